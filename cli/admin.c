@@ -8,16 +8,13 @@
 static int command_token_make(struct options *options) {
   char *const *name = cli_arguments(
       options, 1, "name the token after its user: wavetune token make ci --role submitter");
-  if (!name)
-    return EXIT_USAGE;
 
   const char *environment_text = option_text(options, "environment");
-  cleanup_json json_t *environment = NULL, *answer = NULL;
+  cleanup_json json_t *environment = NULL;
   struct error error;
   if (environment_text &&
       !json_parse(environment_text, strlen(environment_text), &environment, &error)) {
-    error_prefix(&error, "--environment: ");
-    return cli_fail(EXIT_USAGE, &error);
+    cli_fail_in(EXIT_USAGE, &error, "--environment: ");
   }
 
   cleanup_json json_t *body = json_pack(
@@ -26,23 +23,20 @@ static int command_token_make(struct options *options) {
       option_text(options, "agent-name"), "certificate", option_text(options, "certificate"),
       "environment", environment, "channels", option_list_json(options, "channel"));
   if (!body)
-    return cli_refuse(EXIT_USAGE, "a token's name and its options must be UTF-8");
+    cli_refuse(EXIT_USAGE, "a token's name and its options must be UTF-8");
   if (option_integer(options, "uses"))
     json_put(body, "uses", json_integer(option_integer(options, "uses")));
 
-  int code = cli_request_or_json(options, "POST", "/v1/tokens", body, &answer);
+  cleanup_json json_t *answer = cli_request_or_json(options, "POST", "/v1/tokens", body);
   if (answer)
     puts(cli_member(answer, option_text(options, "certificate") ? "certificate" : "token"));
-  return code;
+  return EXIT_OK;
 }
 
 static int command_token_list(struct options *options) {
-  cleanup_json json_t *items = NULL;
-  int code = cli_list_or_json(options, "/v1/tokens", &items);
-  size_t index;
-  json_t *item;
+  cleanup_json json_t *items = cli_list_or_json(options, "/v1/tokens");
 
-  json_array_foreach (items, index, item) {
+  json_elements (items, index, item) {
     const char *revoked = cli_member(item, "revoked_at"), *expires = cli_member(item, "expires_at"),
                *agent = cli_member(item, "agent"), *pattern = cli_member(item, "agent_name"),
                *made_by = cli_member(item, "made_by"), *issuer = cli_member(item, "issuer");
@@ -69,7 +63,7 @@ static int command_token_list(struct options *options) {
     putchar('\n');
   }
 
-  return code;
+  return EXIT_OK;
 }
 
 static int command_token_revoke(struct options *options) {
@@ -78,27 +72,21 @@ static int command_token_revoke(struct options *options) {
 }
 
 static int command_audit(struct options *options) {
-  static const char *const filters[][2] = {
-      {"since", "since"}, {"by", "token"}, {"action", "action"}, {"object", "object"}};
-  static const struct cli_column columns[] = {
-      {"at", "at"},         {"token", "token"},   {"role", "role"},    {"peer", "peer"},
-      {"action", "action"}, {"object", "object"}, {"detail", "detail"}};
+  static const struct cli_column columns[] = {{"at"},     {"token"},  {"role"},  {"peer"},
+                                              {"action"}, {"object"}, {"detail"}};
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
 
-  cleanup_json json_t *items = json_array(),
-                      *query = cli_options_json(options, filters, ARRAY_LENGTH(filters));
+  cleanup_json json_t *items = json_array(), *query = cli_options_json(options, "since", NULL),
+                      *by = option_text_json(options, "by");
+  if (by)
+    json_object_set(query, "token", by);
+  json_object_update_new(query, cli_options_json(options, "action", "object", NULL));
   for (size_t left = (size_t)option_integer(options, "limit"); left > 0;) {
     json_put(query, "limit",
              json_integer(left < AUDIT_PAGE_MAX ? (json_int_t)left : AUDIT_PAGE_MAX));
     cleanup_free char *arguments = cli_query(query, NULL),
                       *path = xasprintf("/v1/audit%s", arguments);
-    cleanup_json json_t *page = NULL;
-    int code = cli_call(client, "GET", path, NULL, &page);
-    if (code != EXIT_OK)
-      return code;
-
+    cleanup_json json_t *page = cli_get(client, path);
     json_t *more = json_object_get(page, "items"), *next = json_object_get(page, "next");
     size_t n = json_array_size(more);
     json_array_extend(items, more);
@@ -109,13 +97,13 @@ static int command_audit(struct options *options) {
   if (option_flag(options, "json"))
     cli_print_json(items);
   else
-    cli_print_table(items, columns, ARRAY_LENGTH(columns));
+    cli_print_table(items, columns);
 
   return EXIT_OK;
 }
 
 static const struct cli_column share_columns[] = {
-    {"owner", "owner"},
+    {"owner"},
     {"weight", "weight", true},
     {"device seconds", "device_seconds", true},
     {"today", "device_seconds_today", true},
@@ -124,58 +112,49 @@ static const struct cli_column share_columns[] = {
     {"waiting since", "waiting_since", .format = cli_format_or_dash}};
 
 static int command_shares(struct options *options) {
-  return cli_print_list(options, "/v1/shares", share_columns, ARRAY_LENGTH(share_columns));
+  return cli_print_list(options, "/v1/shares", share_columns);
 }
 
 static int command_shares_set(struct options *options) {
   char *const *owner = cli_arguments(options, 1, "name one owner, as `wavetune shares` prints it");
-  if (!owner)
-    return EXIT_USAGE;
 
-  cleanup_json json_t *body = json_object(), *share = NULL;
+  cleanup_json json_t *body = json_object();
   cleanup_free char *path = cli_path("/v1/shares/", *owner, "");
-  struct error error;
-  if (!cli_put_number(options, "weight", "weight", body, &error) ||
-      !cli_put_number(options, "device-seconds-per-day", "device_seconds_per_day", body, &error))
-    return cli_fail(EXIT_USAGE, &error);
+  cli_put_number(options, "weight", "weight", body);
+  cli_put_number(options, "device-seconds-per-day", "device_seconds_per_day", body);
 
-  int code = cli_request_or_json(options, "PUT", path, body, &share);
+  cleanup_json json_t *share = cli_request_or_json(options, "PUT", path, body);
   if (share) {
     cleanup_json json_t *items = json_pack("[O]", share);
-    cli_print_table(items, share_columns, ARRAY_LENGTH(share_columns));
+    cli_print_table(items, share_columns);
   }
-  return code;
+  return EXIT_OK;
 }
 
 static int command_gc(struct options *options) {
   bool is_dry = option_flag(options, "dry-run");
-  cleanup_json json_t *answer = NULL,
-                      *body = json_pack("{s:b, s:I, s:b}", "dry_run", is_dry, "keep_days",
+  cleanup_json json_t *body = json_pack("{s:b, s:I, s:b}", "dry_run", is_dry, "keep_days",
                                         (json_int_t)option_integer(options, "keep-days"),
-                                        "measurements", option_flag(options, "measurements"));
-  int code = cli_request_or_json(options, "POST", "/v1/gc", body, &answer);
+                                        "measurements", option_flag(options, "measurements")),
+                      *answer = cli_request_or_json(options, "POST", "/v1/gc", body);
   if (!answer)
-    return code;
+    return EXIT_OK;
 
   const json_t *files = json_object_get(answer, "files"),
                *releases = json_object_get(answer, "releases"),
                *measurements = json_object_get(answer, "measurements");
-  size_t index;
-  json_t *release;
 
-  json_array_foreach (releases, index, release)
-    printf("%s  %s  %" JSON_INTEGER_FORMAT " winners, tag %s\n", cli_member(release, "release"),
+  json_elements (releases, index, release)
+    printf("%s  %s  %lld winners, tag %s\n", cli_member(release, "release"),
            cli_member(release, "created_at"), cli_integer(release, "winners"),
            cli_member(release, "tag"));
-  printf("%s %zu releases and %" JSON_INTEGER_FORMAT " files of %" JSON_INTEGER_FORMAT
-         " bytes, %" JSON_INTEGER_FORMAT " keys of demand and %" JSON_INTEGER_FORMAT
-         " rows of fetches%s\n",
+  printf("%s %zu releases and %lld files of %lld bytes, %lld keys of demand and %lld rows of "
+         "fetches%s\n",
          is_dry ? "would remove" : "removed", json_array_size(releases), cli_integer(files, "n"),
          cli_integer(files, "bytes"), cli_integer(answer, "demand"), cli_integer(answer, "fetches"),
-         json_is_true(json_object_get(answer, "more")) ? "; there is more: call again" : "");
+         json_flag(answer, "more") ? "; there is more: call again" : "");
   if (option_flag(options, "measurements"))
-    printf("%s the measurements of %" JSON_INTEGER_FORMAT " jobs (%" JSON_INTEGER_FORMAT
-           " bytes) but those that served winners need\n",
+    printf("%s the measurements of %lld jobs (%lld bytes) but those that served winners need\n",
            is_dry ? "would remove" : "removed", cli_integer(measurements, "jobs"),
            cli_integer(measurements, "bytes"));
 
@@ -226,7 +205,6 @@ static const struct option_spec gc_options[] = {
     CLI_FLAG("measurements", "also remove the measurements of jobs that ended before"),
     SERVER_OPTIONS,
 };
-static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
 CLI_COMMAND(token_make, "token make", "NAME", make_options, "make a token; it is shown once");
 CLI_COMMAND(token_list, "token list", "", server_options, "list tokens by name and role");

@@ -6,31 +6,24 @@
 #include "common/program/output.h"
 
 /* What the nodes do, by the agents' ids: an object of the items of GET /v1/fleet/nodes. */
-static int nodes_read(struct http_client *client, json_t **ret_nodes, int64_t *ret_now_ms) {
-  cleanup_json json_t *summary = NULL;
-  int code = cli_call(client, "GET", "/v1/fleet", NULL, &summary);
-  if (code != EXIT_OK)
-    return code;
+static json_t *nodes_read(struct http_client *client, int64_t *ret_now_ms) {
+  cleanup_json json_t *summary = cli_get(client, "/v1/fleet");
   *ret_now_ms = cli_integer(summary, "as_of_ms");
-  return cli_list(client, "/v1/fleet/nodes", ret_nodes);
+  return cli_list(client, "/v1/fleet/nodes");
 }
 
 /* Adds what each device does to the items of GET /v1/agents, which have all that is known. */
 static void states_add(json_t *agents, const json_t *nodes) {
-  size_t i, k;
-  const json_t *node, *device;
-  json_t *agent;
   cleanup_json json_t *devices = json_object();
-  json_array_foreach (nodes, i, node)
-    json_array_foreach (json_object_get(node, "devices"), k, device) {
+  json_elements (nodes, i, node)
+    json_elements (json_object_get(node, "devices"), k, device) {
       cleanup_free char *id =
           xasprintf("%s/%s", cli_member(node, "agent"), cli_member(device, "device"));
       json_object_set(devices, id, (json_t *)device);
     }
 
-  json_array_foreach (agents, i, agent) {
-    json_t *own;
-    json_array_foreach (json_object_get(agent, "devices"), k, own) {
+  json_elements (agents, i, agent) {
+    json_elements (json_object_get(agent, "devices"), k, own) {
       cleanup_free char *id =
           xasprintf("%s/%s", cli_member(agent, "agent"), cli_member(own, "device"));
       json_object_update_missing(own, json_object_get(devices, id));
@@ -41,11 +34,9 @@ static void states_add(json_t *agents, const json_t *nodes) {
 /* Adds a row for each agent that is none of the nodes: it was removed, or not seen for long. */
 static void gone_add(json_t *rows, const json_t *agents) {
   cleanup_json json_t *listed = json_object();
-  size_t index;
-  const json_t *row, *agent;
-  json_array_foreach (rows, index, row)
+  json_elements (rows, index, row)
     json_object_set(listed, cli_member(row, "agent"), (json_t *)row);
-  json_array_foreach (agents, index, agent) {
+  json_elements (agents, index, agent) {
     const char *id = cli_member(agent, "agent");
     const char *state = *cli_member(agent, "removed_at") ? "removed" : "gone";
     if (!json_object_get(listed, id))
@@ -55,64 +46,50 @@ static void gone_add(json_t *rows, const json_t *agents) {
   }
 }
 
+static json_t *agents_list(struct http_client *client, bool is_all) {
+  return cli_list(client, is_all ? "/v1/agents?all=true" : "/v1/agents");
+}
+
 static int command_agents(struct options *options) {
   static const struct cli_column node_columns[] = {
-      {"host", "host"},     {"devices", "devices"}, {"doing", "doing"},
-      {"reason", "reason"}, {"seen", "seen", true}, {"agent", "agent"},
+      {"host"}, {"devices"}, {"doing"}, {"reason"}, {"seen", "seen", true}, {"agent"},
   };
   static const struct cli_column device_columns[] = {
-      {"host", "host"},
-      {"device", "device"},
+      {"host"},
+      {"device"},
       {"state", "is"},
-      {"for", "for"},
+      {"for"},
       {"job", "job", true},
-      {"kernel", "kernel"},
-      {"key", "key"},
-      {"tag", "tag"},
-      {"stage", "stage"},
+      {"kernel"},
+      {"key"},
+      {"tag"},
+      {"stage"},
       {"config", "config", true},
       {"left", "left", true},
-      {"gpu", "gpu"},
-      {"partition", "partition"},
-      {"agent", "agent"},
+      {"gpu"},
+      {"partition"},
+      {"agent"},
   };
-  cleanup_json json_t *items = NULL, *nodes = NULL, *rows = NULL;
-  enum output output;
+  enum output output = output_of(options);
   int64_t now_ms;
-  int code = output_of(options, &output);
-  if (code != EXIT_OK)
-    return code;
-
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
-  bool is_all = option_flag(options, "all");
-  code = cli_list(client, is_all ? "/v1/agents?all=true" : "/v1/agents", &items);
-  if (code == EXIT_OK)
-    code = nodes_read(client, &nodes, &now_ms);
-  if (code != EXIT_OK)
-    return code;
-
+  cleanup_json json_t *items = agents_list(client, option_flag(options, "all")),
+                      *nodes = nodes_read(client, &now_ms), *rows = NULL;
   if (output == OUTPUT_JSON) {
     states_add(items, nodes);
     cli_print_json(items);
     return EXIT_OK;
   }
-  if (output == OUTPUT_TABLE) {
-    rows = fleet_node_rows(nodes, now_ms);
-    gone_add(rows, items);
-    output_rows(output, rows, node_columns, ARRAY_LENGTH(node_columns), stdout);
-  } else {
-    rows = fleet_device_rows(nodes, now_ms);
-    gone_add(rows, items);
-    output_rows(output, rows, device_columns, ARRAY_LENGTH(device_columns), stdout);
-  }
+
+  bool is_of_nodes = output == OUTPUT_TABLE;
+  rows = (is_of_nodes ? fleet_node_rows : fleet_device_rows)(nodes, now_ms);
+  gone_add(rows, items);
+  output_rows_of(output, rows, is_of_nodes ? node_columns : device_columns,
+                 is_of_nodes ? ARRAY_LENGTH(node_columns) : ARRAY_LENGTH(device_columns), stdout);
   if (output == OUTPUT_CSV)
     return EXIT_OK;
 
-  size_t index;
-  json_t *agent;
-  json_array_foreach (items, index, agent) {
+  json_elements (items, index, agent) {
     const char *id = cli_member(agent, "agent");
     const json_t *refused = json_object_get(agent, "refused");
     cleanup_free char *keys = cli_compact(agent, "trusted_keys");
@@ -132,27 +109,21 @@ static int command_agents(struct options *options) {
 /* The id of the agent that the argument names: by its id, or by its host. Of several agents of a
  * host, those that are at work are meant, or with `is_gone` those that are not; if these are
  * several, too, it lists them. */
-static int agent_find(struct http_client *client, const char *text, bool is_gone, char **ret_id) {
-  cleanup_json json_t *agents = NULL;
+static char *agent_find(struct http_client *client, const char *text, bool is_gone) {
   cleanup_free char *listed = xstrdup("");
-  const json_t *agent, *found = NULL;
-  size_t index, n = 0, n_meant = 0;
-  if (strlen(text) == AGENT_ID_LENGTH && strspn(text, "0123456789abcdef") == AGENT_ID_LENGTH) {
-    *ret_id = xstrdup(text);
-    return EXIT_OK;
-  }
-  int code = cli_list(client, is_gone ? "/v1/agents?all=true" : "/v1/agents", &agents);
-  if (code != EXIT_OK)
-    return code;
+  const json_t *found = NULL;
+  size_t n = 0, n_meant = 0;
+  if (strlen(text) == AGENT_ID_LENGTH && strspn(text, "0123456789abcdef") == AGENT_ID_LENGTH)
+    return xstrdup(text);
 
-  json_array_foreach (agents, index, agent) {
+  cleanup_json json_t *agents = agents_list(client, is_gone);
+  json_elements (agents, index, agent) {
     const char *state = cli_member(agent, "state");
     bool is_off = string_equal(state, "lost") || string_equal(state, "ended");
     if (!string_equal(cli_member(agent, "name"), text) || *cli_member(agent, "removed_at"))
       continue;
-    cleanup_free char *before = listed;
-    listed = xasprintf("%s\n  %s  %s, last seen at %s", before, cli_member(agent, "agent"), state,
-                       cli_member(agent, "last_seen"));
+    text_append(&listed, "\n  %s  %s, last seen at %s", cli_member(agent, "agent"), state,
+                cli_member(agent, "last_seen"));
     n++;
     if (n_meant == 0 || is_off == is_gone)
       found = agent;
@@ -160,42 +131,31 @@ static int agent_find(struct http_client *client, const char *text, bool is_gone
   }
 
   if (n == 0)
-    return cli_refuse(EXIT_REFUSED,
-                      "there is no agent on a host \"%.100s\"; `wavetune agents --all` lists all",
-                      text);
+    cli_refuse(EXIT_REFUSED,
+               "there is no agent on a host \"%.100s\"; `wavetune agents --all` lists all", text);
   if (n > 1 && n_meant != 1)
-    return cli_refuse(EXIT_USAGE, "%zu agents are on the host %.100s; name one by its id:%s", n,
-                      text, listed);
-  *ret_id = xstrdup(cli_member(found, "agent"));
-  return EXIT_OK;
+    cli_refuse(EXIT_USAGE, "%zu agents are on the host %.100s; name one by its id:%s", n, text,
+               listed);
+  return xstrdup(cli_member(found, "agent"));
 }
 
 /* Reads the only argument and finds its agent. */
-static int agent_of_argument(struct options *options, bool is_gone, char **ret_id,
-                             struct http_client **ret_client) {
+static char *agent_of_argument(struct options *options, bool is_gone,
+                               struct http_client **ret_client) {
   char *const *text = cli_arguments(
       options, 1, "name one agent by its host or its id, as `wavetune agents` prints them");
-  if (!text)
-    return EXIT_USAGE;
   *ret_client = cli_connect(options);
-  return *ret_client ? agent_find(*ret_client, *text, is_gone, ret_id) : EXIT_USAGE;
+  return agent_find(*ret_client, *text, is_gone);
 }
 
 /* Drains an agent or one of its devices; with a NULL reason, resumes it. */
 static int draining_set(struct options *options, const char *reason) {
   const char *device = option_text(options, "device");
   cleanup_http_client struct http_client *client = NULL;
-  cleanup_free char *id = NULL;
+  cleanup_free char *id = agent_of_argument(options, false, &client),
+                    *path = cli_path("/v1/agents/", id, "/drain");
   cleanup_json json_t *body = json_pack("{s:s?, s:s?}", "device", device, "reason", reason),
-                      *answer = NULL;
-  int code = agent_of_argument(options, false, &id, &client);
-  if (code != EXIT_OK)
-    return code;
-
-  cleanup_free char *path = cli_path("/v1/agents/", id, "/drain");
-  code = cli_call(client, "POST", path, body, &answer);
-  if (code != EXIT_OK)
-    return code;
+                      *answer = cli_call(client, "POST", path, body);
   if (option_flag(options, "json"))
     cli_print_json(answer);
   else
@@ -206,65 +166,46 @@ static int draining_set(struct options *options, const char *reason) {
 
 static int command_agents_drain(struct options *options) {
   const char *reason = option_text(options, "reason");
-  return reason ? draining_set(options, reason)
-                : cli_refuse(EXIT_USAGE, "give the reason with --reason TEXT: the agent's log and "
-                                         "`wavetune agents` show it");
+  if (!reason)
+    cli_refuse(EXIT_USAGE,
+               "give the reason with --reason TEXT: the agent's log and `wavetune agents` show it");
+  return draining_set(options, reason);
 }
 
 static int command_agents_resume(struct options *options) { return draining_set(options, NULL); }
 
 static int command_agents_remove(struct options *options) {
   cleanup_http_client struct http_client *client = NULL;
-  cleanup_free char *id = NULL;
-  int code = agent_of_argument(options, true, &id, &client);
-  if (code != EXIT_OK)
-    return code;
-
-  cleanup_free char *path = cli_path("/v1/agents/", id, "");
-  code = cli_call(client, "DELETE", path, NULL, NULL);
-  if (code != EXIT_OK)
-    return code;
-  if (option_flag(options, "json")) {
-    cleanup_json json_t *answer = json_pack("{s:s}", "removed", id);
-    cli_print_json(answer);
-  } else {
-    printf("removed %s\n", id);
-  }
-  return EXIT_OK;
+  cleanup_free char *id = agent_of_argument(options, true, &client),
+                    *path = cli_path("/v1/agents/", id, "");
+  json_decref(cli_call(client, "DELETE", path, NULL));
+  return cli_print_done(options, "removed", id);
 }
 
 static int command_environments(struct options *options) {
-  static const struct cli_column columns[] = {{"live agents", "agents", true},
-                                              {"environment", "environment"}};
-  return cli_print_list(options, "/v1/environments", columns, ARRAY_LENGTH(columns));
+  static const struct cli_column columns[] = {{"live agents", "agents", true}, {"environment"}};
+  return cli_print_list(options, "/v1/environments", columns);
 }
 
 static int command_compatible_list(struct options *options) {
-  static const struct cli_column columns[] = {{"id", "id", true},
-                                              {"asked", "asked"},
-                                              {"served", "served"},
-                                              {"made by", "made_by"},
-                                              {"reason", "reason"}};
-  return cli_print_list(options, "/v1/compatibilities", columns, ARRAY_LENGTH(columns));
+  static const struct cli_column columns[] = {
+      {"id", "id", true}, {"asked"}, {"served"}, {"made by", "made_by"}, {"reason"}};
+  return cli_print_list(options, "/v1/compatibilities", columns);
 }
 
 static int command_compatible_add(struct options *options) {
-  cleanup_json json_t *asked = NULL, *served = NULL, *answer = NULL;
-  struct error error;
   if (!option_text(options, "asked") || !option_text(options, "served"))
-    return cli_refuse(EXIT_USAGE, "give --asked and --served, e.g. --asked '{\"rocm\": \"6.4.1\"}' "
-                                  "--served '{\"rocm\": \"6.3.1\"}'");
-  if (!cli_environment(options, "asked", &asked, &error) ||
-      !cli_environment(options, "served", &served, &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_refuse(EXIT_USAGE, "give --asked and --served, e.g. --asked '{\"rocm\": \"6.4.1\"}' "
+                           "--served '{\"rocm\": \"6.3.1\"}'");
 
-  cleanup_json json_t *body = json_pack("{s:O, s:O, s:s}", "asked", asked, "served", served,
-                                        "reason", option_text(options, "reason"));
-  int code = cli_request_or_json(options, "POST", "/v1/compatibilities", body, &answer);
+  cleanup_json json_t *asked = cli_environment(options, "asked"),
+                      *served = cli_environment(options, "served"),
+                      *body = json_pack("{s:O, s:O, s:s}", "asked", asked, "served", served,
+                                        "reason", option_text(options, "reason")),
+                      *answer = cli_request_or_json(options, "POST", "/v1/compatibilities", body);
   if (answer)
     printf("compatibility %s\n", cli_member(answer, "id"));
-
-  return code;
+  return EXIT_OK;
 }
 
 static int command_compatible_remove(struct options *options) {
@@ -293,7 +234,6 @@ static const struct option_spec agents_options[] = {
     OPTION_OUTPUT,
     SERVER_OPTIONS,
 };
-static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
 CLI_COMMAND(agents, "agents", "", agents_options, "list nodes with what their devices do",
             .description =

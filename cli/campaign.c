@@ -75,9 +75,8 @@ static void list_add(json_t *configs, json_t *config) {
 /* A space of the winner, the default and the equivalence set. */
 static json_t *small_space(const struct space *space, const json_t *job, json_t *config) {
   json_t *configs = json_array(), *small = json_pack("{s:o}", "configs", configs),
-         *roles = json_object_get(space->json, "roles"), *ordinal;
+         *roles = json_object_get(space->json, "roles");
   const json_t *verdict = json_object_get(json_object_get(job, "winner"), "verdict");
-  size_t index;
   list_add(configs, json_incref(config));
   if (space->has_default) {
     json_t *standard = space_config_to_json(space, space->default_ordinal);
@@ -85,7 +84,7 @@ static json_t *small_space(const struct space *space, const json_t *job, json_t 
     list_add(configs, standard);
   }
 
-  json_array_foreach (json_object_get(verdict, "equivalence_set"), index, ordinal) {
+  json_elements (json_object_get(verdict, "equivalence_set"), index, ordinal) {
     json_int_t number = json_integer_value(ordinal);
     if (number >= 0 && (uint64_t)number < space->raw_count)
       list_add(configs, space_config_to_json(space, (uint64_t)number));
@@ -105,18 +104,14 @@ static json_t *job_body(const struct campaign *campaign, const struct digest *ke
                    purpose);
 }
 
-/* Posts a job. When the server refuses it with 422, this succeeds and *ret_refused is the reason.
- */
-static int job_post(struct campaign *campaign, const json_t *body, char **ret_job,
-                    char **ret_refused) {
+/* Posts a job. When the server refuses it with 422, *ret_refused is the reason. */
+static void job_post(struct campaign *campaign, const json_t *body, char **ret_job,
+                     char **ret_refused) {
   cleanup_free char *text = json_canonical(body);
   struct http_request request = {
       .method = "POST", .path = "/v1/jobs", .body = text, .body_size = strlen(text)};
   cleanup_http_response struct http_response response = {0};
-  int code = cli_send(campaign->client, &request, &response);
-  if (code != EXIT_OK)
-    return code;
-
+  cli_send(campaign->client, &request, &response);
   cleanup_json json_t *answer = json_loadb(response.body, response.size, 0, NULL);
   campaign->is_unfit =
       response.status == 422 && string_equal(cli_member(answer, "pointer"), "/environment");
@@ -126,66 +121,54 @@ static int job_post(struct campaign *campaign, const json_t *body, char **ret_jo
   if (response.status == 422)
     *ret_refused = xstrdup(cli_member(answer, "detail"));
   else if (response.status / 100 != 2)
-    return cli_refused(&response, "the job was not queued");
+    cli_refused(&response, "the job was not queued");
   else
     *ret_job = xstrdup(cli_member(answer, "job"));
-
-  return EXIT_OK;
 }
 
-/* Leaves a winner out. Returns EXIT_OK. */
-static int left_out(struct revalidated *it, const char *reason) {
+static void leave_out(struct revalidated *it, const char *reason) {
   it->reason = xstrdup(reason);
   it->is_left_out = true;
-  return EXIT_OK;
 }
 
 /* Queues the small job of a winner. */
-static int winner_queue(struct campaign *campaign, const struct release_kernel *kernel,
-                        const struct release_winner *winner, struct revalidated *it) {
+static void winner_queue(struct campaign *campaign, const struct release_kernel *kernel,
+                         const struct release_winner *winner, struct revalidated *it) {
   *it = (struct revalidated){.name = kernel->name,
                              .key = release_key_object(kernel, winner),
                              .config = json_incref(kernel->configs[winner->config].values),
                              .regret = NAN};
-  if (!winner->job)
-    return left_out(
-        it, "no job chose it (it was imported or pinned), so there is no space to measure it in");
+  if (!winner->job) {
+    leave_out(it,
+              "no job chose it (it was imported or pinned), so there is no space to measure it in");
+    return;
+  }
 
   cleanup_free char *path = xasprintf("/v1/jobs/%lld", (long long)winner->job);
-  cleanup_json json_t *job = NULL;
+  cleanup_json json_t *job = cli_get(campaign->client, path);
   cleanup_space struct space *space = NULL;
   struct error error;
   uint64_t ordinal;
-  int code = cli_call(campaign->client, "GET", path, NULL, &job);
-  if (code != EXIT_OK)
-    return code;
   if (!space_parse(json_object_get(job, "space"), &space, &error) ||
-      !space_config_from_json(space, it->config, &ordinal, &error))
-    return left_out(it, error.message);
+      !space_config_from_json(space, it->config, &ordinal, &error)) {
+    leave_out(it, error.message);
+    return;
+  }
 
   cleanup_json json_t *small = small_space(space, job, it->config),
                       *body = job_body(campaign, &kernel->hash, it->key, small, "revalidate");
   it->tune = job_body(campaign, &kernel->hash, it->key, space->json, NULL);
-  code = job_post(campaign, body, &it->job, &it->reason);
+  job_post(campaign, body, &it->job, &it->reason);
   it->is_left_out = campaign->is_unfit;
-
-  return code;
 }
 
 /* The regret of a config that the verdict lacks because it is not a finalist: its median paired
  * ratio in the screen, relative to the least one. NAN when it was not correct. */
-static int screen_regret(struct http_client *client, const char *job, uint64_t ordinal,
-                         double *ret_regret) {
+static double screen_regret(struct http_client *client, const char *job, uint64_t ordinal) {
   cleanup_free char *path = xasprintf("/v1/jobs/%s/measurements", job);
-  cleanup_json json_t *items = NULL;
+  cleanup_json json_t *items = cli_list(client, path);
   double own = NAN, least = INFINITY;
-  size_t index;
-  json_t *item;
-  int code = cli_list(client, path, &items);
-  if (code != EXIT_OK)
-    return code;
-
-  json_array_foreach (items, index, item) {
+  json_elements (items, index, item) {
     double samples[SAMPLES_MAX], baselines[SAMPLES_MAX];
     const json_t *samples_us = json_object_get(item, "samples_us"),
                  *baseline_us = json_object_get(item, "baseline_us");
@@ -205,79 +188,66 @@ static int screen_regret(struct http_client *client, const char *job, uint64_t o
       own = ratio;
   }
 
-  *ret_regret = own / least - 1;
-  return EXIT_OK;
+  return own / least - 1;
 }
 
 /* Sets whether the old winner is still best, from the finished small job. */
-static int winner_judge(struct http_client *client, struct revalidated *it, const json_t *job) {
+static void winner_judge(struct http_client *client, struct revalidated *it, const json_t *job) {
   const json_t *winner = json_object_get(job, "winner"),
-               *verdict = json_object_get(winner, "verdict"), *finalist;
+               *verdict = json_object_get(winner, "verdict");
   const char *state = cli_member(job, "state"), *reason = cli_member(job, "reason");
   cleanup_space struct space *space = NULL;
   struct error error;
   uint64_t ordinal;
-  size_t index;
-  if (string_equal(state, "cancelled"))
-    return left_out(it, "its job was cancelled");
+  if (string_equal(state, "cancelled")) {
+    leave_out(it, "its job was cancelled");
+    return;
+  }
   if (!string_equal(state, "done") || !json_is_object(winner)) {
     it->reason = string_equal(state, "done") /* its configs disagree */
                      ? xstrdup(reason)
                      : xasprintf("none of its configs runs there: %s", *reason ? reason : state);
-    return EXIT_OK;
+    return;
   }
 
   if (!space_parse(json_object_get(job, "space"), &space, &error) ||
       !space_config_from_json(space, it->config, &ordinal, &error)) {
     it->reason = xstrdup(error.message);
-    return EXIT_OK;
+    return;
   }
 
-  json_array_foreach (json_object_get(verdict, "finalists"), index, finalist) {
+  json_elements (json_object_get(verdict, "finalists"), index, finalist) {
     if (cli_integer(finalist, "config") != (json_int_t)ordinal)
       continue;
-    it->regret = fmax(json_number_value(json_object_get(finalist, "ratio")) - 1, 0);
-    if (!json_is_true(json_object_get(finalist, "equivalent")))
+    it->regret = fmax(json_number(finalist, "ratio") - 1, 0);
+    if (!json_flag(finalist, "equivalent"))
       it->reason = xasprintf("another config takes less time there: the regret is %.1f %%",
                              100 * it->regret);
-    return EXIT_OK;
+    return;
   }
 
-  int code = screen_regret(client, it->job, ordinal, &it->regret);
+  it->regret = screen_regret(client, it->job, ordinal);
   it->reason =
       isnan(it->regret)
           ? xstrdup("it does not run there any more")
           : xasprintf("it is slower in the screen there: the regret is %.1f %%", 100 * it->regret);
-
-  return code;
 }
 
 /* The environments that nodes have had. */
-static int nodes_read(const struct campaign *campaign, json_t **ret_known) {
-  cleanup_json json_t *all = NULL;
-  size_t index;
-  json_t *item;
-  int code = cli_list(campaign->client, "/v1/environments", &all);
-  if (code != EXIT_OK)
-    return code;
-
-  *ret_known = json_array();
-  json_array_foreach (all, index, item)
+static json_t *nodes_read(const struct campaign *campaign) {
+  cleanup_json json_t *all = cli_list(campaign->client, "/v1/environments");
+  json_t *known = json_array();
+  json_elements (all, index, item)
     if (json_is_string(json_object_get(item, "last_seen")))
-      json_array_append(*ret_known, item);
-  return EXIT_OK;
+      json_array_append(known, item);
+  return known;
 }
 
 /* Prints why no job can be queued for --to: the argument is wrong, so no winner is reported. */
-static int environment_refuse(const struct campaign *campaign) {
-  cleanup_json json_t *known = NULL;
+no_return static void environment_refuse(const struct campaign *campaign) {
+  size_t n_fitting = json_array_size(campaign->fitting);
+  cleanup_json json_t *known = n_fitting ? NULL : nodes_read(campaign);
   cleanup_free char *to = json_dumps(campaign->to, JSON_COMPACT);
-  size_t index, n_fitting = json_array_size(campaign->fitting);
-  json_t *environment;
-  int code = n_fitting ? EXIT_OK : nodes_read(campaign, &known);
-  if (code != EXIT_OK)
-    return code;
-
   if (n_fitting)
     fprintf(stderr,
             "wavetune: --to %s fits %zu known environments; state the members in which they differ",
@@ -290,21 +260,19 @@ static int environment_refuse(const struct campaign *campaign) {
             "platform, gpu, arch, compute_units and partition",
             to);
 
-  json_array_foreach (n_fitting ? campaign->fitting : known, index, environment) {
+  json_elements (n_fitting ? campaign->fitting : known, index, environment) {
     cleanup_free char *text =
         n_fitting ? json_dumps(environment, JSON_COMPACT) : cli_compact(environment, "environment");
     fprintf(stderr, "%s %s", index ? ";" : ":", text);
   }
 
   fputc('\n', stderr);
-  return EXIT_USAGE;
+  command_end(EXIT_USAGE);
 }
 
 /* Whether the hardware that --to states is a node's. torch and triton are those of builds. */
 static bool node_fits(const struct campaign *campaign, const json_t *environment) {
-  const char *name;
-  json_t *value;
-  json_object_foreach (campaign->to, name, value)
+  json_members (campaign->to, name, value)
     if (!string_equal(name, "torch") && !string_equal(name, "triton") &&
         !json_equal(value, json_object_get(environment, name)))
       return false;
@@ -313,46 +281,32 @@ static bool node_fits(const struct campaign *campaign, const json_t *environment
 
 /* Refuses an environment that no node has had, for which jobs would wait for ever, before any is
  * queued; warns of one that no live node has. */
-static int nodes_check(const struct campaign *campaign) {
-  cleanup_json json_t *known = NULL;
+static void nodes_check(const struct campaign *campaign) {
+  cleanup_json json_t *known = nodes_read(campaign);
   json_int_t n_agents = 0;
   bool is_known = false;
-  size_t index;
-  json_t *item;
-  int code = nodes_read(campaign, &known);
-  if (code != EXIT_OK)
-    return code;
-
-  json_array_foreach (known, index, item)
+  json_elements (known, index, item)
     if (node_fits(campaign, json_object_get(item, "environment"))) {
       is_known = true;
       n_agents += cli_integer(item, "agents");
     }
   if (!is_known)
-    return environment_refuse(campaign);
+    environment_refuse(campaign);
   if (!n_agents)
     fputs("wavetune: no live agent matches --to; its jobs wait until one enrols\n", stderr);
-  return EXIT_OK;
 }
 
-static int campaign_measure(struct campaign *campaign, const struct options *options) {
+static void campaign_measure(struct campaign *campaign, const struct options *options) {
   bool is_any_queued = false;
   cleanup_json json_t *queued = json_array(), *jobs = json_array();
-  int code = nodes_check(campaign);
-  if (code != EXIT_OK)
-    return code;
-
+  nodes_check(campaign);
   struct progress progress = progress_start(stderr, "winners queued", campaign->release->n_winners);
   campaign->all = xcalloc(campaign->release->n_winners, sizeof *campaign->all);
   for (size_t k = 0; k < campaign->release->n_kernels; k++) {
     const struct release_kernel *kernel = &campaign->release->kernels[k];
     for (size_t i = 0; i < kernel->n_winners; i++) {
       struct revalidated *it = &campaign->all[campaign->n++];
-      code = winner_queue(campaign, kernel, &kernel->winners[i], it);
-      if (code != EXIT_OK) {
-        progress_end(&progress);
-        return code;
-      }
+      winner_queue(campaign, kernel, &kernel->winners[i], it);
       progress_show(&progress, campaign->n, "");
       is_any_queued |= it->job != NULL;
       if (it->job)
@@ -362,28 +316,25 @@ static int campaign_measure(struct campaign *campaign, const struct options *opt
   progress_end(&progress);
 
   if (campaign->fitting && !is_any_queued)
-    return environment_refuse(campaign);
+    environment_refuse(campaign);
 
   fprintf(stderr, "wavetune: %zu of %zu winners are measured as run %s\n", json_array_size(queued),
           campaign->n, campaign->run);
-  code = jobs_gather(campaign->client, options, queued, "job", campaign->until_ms, jobs);
-  for (size_t i = 0, k = 0; i < campaign->n && code == EXIT_OK; i++)
+  jobs_gather(campaign->client, options, queued, "job", campaign->until_ms, jobs);
+  for (size_t i = 0, k = 0; i < campaign->n; i++)
     if (campaign->all[i].job)
-      code = winner_judge(campaign->client, &campaign->all[i], json_array_get(jobs, k++));
-  return code;
+      winner_judge(campaign->client, &campaign->all[i], json_array_get(jobs, k++));
 }
 
 /* Queues the jobs that tune the whole space for winners that broke. */
-static int campaign_retune(struct campaign *campaign, const struct options *options) {
+static void campaign_retune(struct campaign *campaign, const struct options *options) {
   cleanup_json json_t *queued = json_array(), *jobs = json_array();
   for (size_t i = 0; i < campaign->n; i++) {
     struct revalidated *it = &campaign->all[i];
     cleanup_free char *refused = NULL;
     if (!it->reason || !it->tune || it->is_left_out)
       continue;
-    int code = job_post(campaign, it->tune, &it->retune, &refused);
-    if (code != EXIT_OK)
-      return code;
+    job_post(campaign, it->tune, &it->retune, &refused);
     if (refused) {
       free(it->reason);
       it->reason = TAKE(refused);
@@ -392,9 +343,8 @@ static int campaign_retune(struct campaign *campaign, const struct options *opti
     }
   }
 
-  return option_flag(options, "wait")
-             ? jobs_gather(campaign->client, options, queued, "job", campaign->until_ms, jobs)
-             : EXIT_OK;
+  if (option_flag(options, "wait"))
+    jobs_gather(campaign->client, options, queued, "job", campaign->until_ms, jobs);
 }
 
 static int campaign_report(const struct campaign *campaign, bool as_json) {
@@ -441,36 +391,27 @@ static int campaign_report(const struct campaign *campaign, bool as_json) {
 }
 
 static int command_campaign_revalidate(struct options *options) {
-  __attribute__((cleanup(campaign_release))) struct campaign campaign = {0};
-  cleanup_json json_t *from = NULL, *entry = NULL;
-  struct error error;
+  cleanup_by(campaign_release) struct campaign campaign = {0};
   if (!option_text(options, "from") || !option_text(options, "to"))
-    return cli_refuse(EXIT_USAGE,
-                      "give --from and --to, the environments before and after, as JSON or @FILE");
-  if (!cli_environment(options, "from", &from, &error) ||
-      !cli_environment(options, "to", &campaign.to, &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_refuse(EXIT_USAGE,
+               "give --from and --to, the environments before and after, as JSON or @FILE");
+
+  cleanup_json json_t *from = cli_environment(options, "from");
+  campaign.to = cli_environment(options, "to");
   campaign.client = cli_connect(options);
-  if (!campaign.client)
-    return EXIT_USAGE;
 
   cleanup_free char *path =
       channel_path(option_text(options, "channel"), "", from, option_text(options, "tag"),
                    option_text(options, "regime"));
-  int code = cli_call(campaign.client, "GET", path, NULL, &entry);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *entry = cli_get(campaign.client, path);
   const char *digest = cli_member(entry, "release");
-  code = release_get(campaign.client, digest, digest, &campaign.release);
-  if (code != EXIT_OK)
-    return code;
+  campaign.release = release_get(campaign.client, digest, digest);
   campaign.run = xasprintf("revalidate-%.*s", RUN_DIGITS, digest + strlen("sha256:"));
 
   campaign.until_ms = jobs_until_ms(options);
-  code = campaign_measure(&campaign, options);
-  if (code == EXIT_OK)
-    code = campaign_retune(&campaign, options);
-  return code == EXIT_OK ? campaign_report(&campaign, option_flag(options, "json")) : code;
+  campaign_measure(&campaign, options);
+  campaign_retune(&campaign, options);
+  return campaign_report(&campaign, option_flag(options, "json"));
 }
 
 static const struct option_spec revalidate_options[] = {

@@ -3,113 +3,102 @@
 
 static int command_captures(struct options *options) {
   static const struct cli_column columns[] = {
-      {"id", "id", true},       {"function", "name"},       {"owner", "owner"},
+      {"id", "id", true},       {"function", "name"},       {"owner"},
       {"keys", "keys", true},   {"built", "built", true},   {"refused", "refused", true},
-      {"tuned", "tuned", true}, {"served", "served", true}, {"channel", "channel"},
+      {"tuned", "tuned", true}, {"served", "served", true}, {"channel"},
       {"seen", "seen_at"},      {"move of", "move"},        {"waits for", "waits_for"}};
-  return cli_print_list(options, "/v1/captures", columns, ARRAY_LENGTH(columns));
+  return cli_print_list(options, "/v1/captures", columns);
 }
 
 static int command_captures_show(struct options *options) {
-  static const struct cli_column columns[] = {
-      {"key", "key"},         {"state", "state"},      {"arch", "arch"},
-      {"image", "image"},     {"times", "seen", true}, {"seen", "seen_at"},
-      {"kernel", "kernel"},   {"job", "job", true},    {"proposal", "proposal", true},
-      {"channel", "channel"}, {"move of", "move"},     {"waits for", "waits_for"},
-      {"triton", "triton"}};
+  static const struct cli_column columns[] = {{"key"},
+                                              {"state"},
+                                              {"arch"},
+                                              {"image"},
+                                              {"times", "seen", true},
+                                              {"seen", "seen_at"},
+                                              {"kernel"},
+                                              {"job", "job", true},
+                                              {"proposal", "proposal", true},
+                                              {"channel"},
+                                              {"move of", "move"},
+                                              {"waits for", "waits_for"},
+                                              {"triton"}};
   char *const *id =
       cli_arguments(options, 1, "name one function by its id, as `wavetune captures` prints it");
   if (!id)
     return EXIT_USAGE;
 
   cleanup_free char *path = cli_path("/v1/captures/", *id, "");
-  cleanup_json json_t *answer = NULL;
-  int code = cli_request_or_json(options, "GET", path, NULL, &answer);
+  cleanup_json json_t *answer = cli_request_or_json(options, "GET", path, NULL);
   if (!answer)
-    return code;
+    return EXIT_OK;
 
-  const json_t *function = json_object_get(answer, "function"), *part, *launch;
+  const json_t *function = json_object_get(answer, "function");
   const json_t *launches = json_object_get(answer, "launches");
-  size_t index, n = ARRAY_LENGTH(columns) - 1;
-  json_array_foreach (json_object_get(function, "parts"), index, part)
+  size_t n = ARRAY_LENGTH(columns) - 1;
+  json_elements (json_object_get(function, "parts"), index, part)
     printf("# %s:%s\n%s\n", cli_member(part, "module"), cli_member(part, "qualname"),
            cli_member(part, "text"));
 
   /* The last column tells keys apart that are the same to people. */
-  json_array_foreach (launches, index, launch)
+  json_elements (launches, index, launch)
     if (!string_equal(cli_member(launch, "triton"),
                       cli_member(json_array_get(launches, 0), "triton")))
       n = ARRAY_LENGTH(columns);
-  cli_print_table(launches, columns, n);
-  return code;
+  cli_print_table_of(launches, columns, n);
+  return EXIT_OK;
 }
 
 /* The jobs of the answer, for jobs_await. */
 static json_t *jobs_of(const json_t *items) {
-  json_t *jobs = json_array(), *item;
-  size_t index;
-  json_array_foreach (items, index, item)
+  json_t *jobs = json_array();
+  json_elements (items, index, item)
     if (json_object_get(item, "job"))
       json_array_append(jobs, item);
   return jobs;
 }
 
-static bool tune_body(const struct options *options, const char *which, json_t *body,
-                      struct error *error) {
+static json_t *tune_body(const struct options *options, const char *which) {
+  json_t *body = cli_options_json(options, "run", NULL);
   cleanup_json json_t *texts = option_list_json(options, "key"), *keys = json_array();
-  size_t index;
-  json_t *text;
   if (strspn(which, "0123456789") == strlen(which))
     json_put(body, "functions", json_pack("[s]", which));
   else
     json_put(body, "name", json_string(which));
-  json_array_foreach (texts, index, text) {
-    json_t *key = NULL;
-    if (!key_option_read(json_string_value(text), &key, error))
-      return false;
-    json_push(keys, key);
-  }
+  json_elements (texts, index, text)
+    json_push(keys, values_of_text("key", json_string_value(text)));
   if (json_array_size(keys))
     json_object_set(body, "keys", keys);
   json_put(body, "priority", json_integer(option_integer(options, "priority")));
   if (option_integer(options, "budget") > 0)
     json_put(body, "budget",
              json_pack("{s:I}", "device_seconds", (json_int_t)option_integer(options, "budget")));
-  return true;
+  return body;
 }
 
 static int command_captures_tune(struct options *options) {
-  static const char *const texts[][2] = {{"run", "run"}};
-  static const struct cli_column columns[] = {{"function", "name"}, {"key", "key"},
-                                              {"state", "state"},   {"job", "job", true},
-                                              {"new", "created"},   {"why", "why"}};
+  static const struct cli_column columns[] = {
+      {"function", "name"}, {"key"}, {"state"}, {"job", "job", true}, {"new", "created"}, {"why"}};
   char *const *which = cli_arguments(
       options, 1,
       "name captured functions by an id or a pattern, as `wavetune captures` prints them");
-  struct error error;
-  if (!which)
-    return EXIT_USAGE;
-  cleanup_json json_t *body = cli_options_json(options, texts, 1), *answer = NULL;
-  if (!tune_body(options, *which, body, &error))
-    return cli_fail(EXIT_USAGE, &error);
-
+  cleanup_json json_t *body = tune_body(options, *which);
   cleanup_http_client struct http_client *client = cli_connect(options);
-  int code = client ? cli_call(client, "POST", "/v1/captures/tune", body, &answer) : EXIT_USAGE;
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *answer = cli_call(client, "POST", "/v1/captures/tune", body);
   const json_t *items = json_object_get(answer, "items");
   bool as_json = option_flag(options, "json"), is_waiting = option_flag(options, "wait");
   cleanup_json json_t *jobs = jobs_of(items);
   if (as_json && !is_waiting)
     cli_print_json(answer);
   else if (!as_json)
-    cli_print_table(items, columns, ARRAY_LENGTH(columns));
+    cli_print_table(items, columns);
   long long left = cli_integer(answer, "left");
   if (left)
     fprintf(stderr, "%lld more keys match; run it again when these have jobs, or name keys\n",
             left);
   if (!json_array_size(jobs))
-    return cli_refuse(
+    cli_refuse(
         EXIT_FAILED,
         "no key has a job: `wavetune captures` shows what each waits for, and whose move it is");
   fflush(stdout);
@@ -120,8 +109,6 @@ static int command_captures_remove(struct options *options) {
   return cli_delete(options, "/v1/captures/", "removed",
                     "name one function by its id, as `wavetune captures` prints it");
 }
-
-static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
 static const struct option_spec tune_options[] = {
     CLI_LIST("key", "NAME=VALUE,…|JSON",

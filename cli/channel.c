@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "cli/source.h"
+#include "common/base/file.h"
 #include "common/base/time.h"
 
 #define EXPIRES_DAYS_MAX 3650
@@ -18,106 +19,112 @@ void signers_release(struct signers *signers) {
   signers->n = 0;
 }
 
-static bool signer_add(struct signers *signers, const char *path, struct error *error) {
+/* `from`: what names the file, for errors. */
+static void signer_add(struct signers *signers, const char *from, const char *path) {
   cleanup_signing_key struct signing_key key = {0};
+  struct error error;
   if (signers->n == CHANNEL_SIGNATURES_MAX)
-    return error_set(error, "%s is one key too many: at most %d sign an entry", path,
-                     CHANNEL_SIGNATURES_MAX);
-  if (!signing_key_read(path, &key, error))
-    return false;
+    cli_refuse(EXIT_USAGE, "%s: %s is one key too many: at most %d sign an entry", from, path,
+               CHANNEL_SIGNATURES_MAX);
+  if (!signing_key_read(path, &key, &error))
+    cli_fail_in(EXIT_USAGE, &error, "%s: ", from);
   if (!key.is_private)
-    return error_set(error, "%s is a public key; signing needs the private one", path);
+    cli_refuse(EXIT_USAGE, "%s: %s is a public key; signing needs the private one", from, path);
   signers->paths[signers->n] = xstrdup(path);
   signers->all[signers->n++] = key;
   key.pkey = NULL;
-
-  return true;
 }
 
-bool signers_of_keys(const struct options *options, struct signers *ret, struct error *error) {
+void signers_of_keys(const struct options *options, struct signers *ret) {
   const char *const *paths, *variable = getenv("WAVETUNE_SIGN_KEYS");
   size_t n = option_list(options, "sign-key", &paths);
   ret->followed = -1;
 
   for (size_t i = 0; i < n; i++)
-    if (!signer_add(ret, paths[i], error))
-      return error_prefix(error, "--sign-key: ");
+    signer_add(ret, "--sign-key", paths[i]);
 
   cleanup_free char *list = n || !variable ? NULL : xstrdup(variable);
   char *rest = list;
   for (char *path; (path = strsep(&rest, ":"));)
-    if (*path && !signer_add(ret, path, error))
-      return error_prefix(error, "WAVETUNE_SIGN_KEYS: ");
-
-  return true;
+    if (*path)
+      signer_add(ret, "WAVETUNE_SIGN_KEYS", path);
 }
 
-bool signers_of_option(const struct options *options, struct signers *ret, struct error *error) {
+void signers_of_option(const struct options *options, struct signers *ret) {
   const char *text = option_text(options, "follow");
-  if (!signers_of_keys(options, ret, error))
-    return false;
+  signers_of_keys(options, ret);
   if (!text)
-    return true;
+    return;
   if (!ret->n)
-    return error_set(error, "--follow %.40s: nothing is signed; give --sign-key too", text);
+    cli_refuse(EXIT_USAGE, "--follow %.40s: nothing is signed; give --sign-key too", text);
 
   size_t digits = strspn(text, "0123456789");
   errno = 0;
   ret->followed = strtoll(text, NULL, 10);
-  return (digits > 0 && !text[digits] && errno == 0) ||
-         error_set(error,
-                   "--follow %.40s: give the counter that you signed last, 0 when there was none",
-                   text);
+  if (!digits || text[digits] || errno)
+    cli_refuse(EXIT_USAGE,
+               "--follow %.40s: give the counter that you signed last, 0 when there was none",
+               text);
 }
 
-bool expires_of_option(const struct options *options, int64_t *ret_s, struct error *error) {
+int64_t expires_of_option(const struct options *options) {
   const char *text = option_text(options, "expires");
   int64_t s = 0, ms, now_s = time(NULL);
-  *ret_s = 0;
   if (!text)
-    return true;
+    return 0;
 
   if (duration_parse(text, &ms))
     s = now_s + ms / 1000;
   else if (!time_text_parse(text, &s))
-    return error_set(error, "--expires %.40s: write 7d, 36h or a time in UTC, 2026-12-24T00:00:00Z",
-                     text);
+    cli_refuse(EXIT_USAGE, "--expires %.40s: write 7d, 36h or a time in UTC, 2026-12-24T00:00:00Z",
+               text);
   if (s <= now_s || s - now_s > EXPIRES_DAYS_MAX * INT64_C(86400))
-    return error_set(error,
-                     "--expires %.40s: it must be in the future, and not beyond %d days from now",
-                     text, EXPIRES_DAYS_MAX);
-  *ret_s = s;
-
-  return true;
+    cli_refuse(EXIT_USAGE,
+               "--expires %.40s: it must be in the future, and not beyond %d days from now", text,
+               EXPIRES_DAYS_MAX);
+  return s;
 }
 
-bool release_check(const char *bytes, size_t size, const char *digest_text,
-                   struct release **ret_release, struct error *error) {
-  cleanup_release struct release *release = NULL;
+void trusted_of_option(const struct options *options, struct trusted_keys *ret) {
+  const char *const *paths;
+  size_t n = option_list(options, "trusted-key", &paths);
+  struct error error;
+  for (size_t i = 0; i < n; i++)
+    if (!trusted_keys_add(ret, paths[i], &error))
+      cli_fail(EXIT_USAGE, &error);
+}
+
+struct release *release_check(const char *bytes, size_t size, const char *digest_text) {
+  struct release *release;
   char text[DIGEST_TEXT_SIZE];
-  if (!release_parse(bytes, size, &release, error))
-    return error_prefix(error, "the server's release is not a release: ");
+  struct error error;
+  if (!release_parse(bytes, size, &release, &error))
+    cli_fail_in(EXIT_REFUSED, &error, "the server's release is not a release: ");
   if (!string_equal(digest_format(&release->digest, text), digest_text))
-    return error_set(error, "the server's release has the digest %s, not %s", text, digest_text);
-  *ret_release = TAKE(release);
-  return true;
+    cli_refuse(EXIT_REFUSED, "the server's release has the digest %s, not %s", text, digest_text);
+  return release;
 }
 
-int release_get(struct http_client *client, const char *digest_text, const char *what,
-                struct release **ret_release) {
+struct release *release_get(struct http_client *client, const char *digest_text, const char *what) {
   cleanup_free char *path = cli_path("/v1/releases/", digest_text, "");
   struct http_request request = {.method = "GET", .path = path, .response_max = RELEASE_SIZE_MAX};
   cleanup_http_response struct http_response response = {0};
-  struct error error;
-  int code = cli_send(client, &request, &response);
-  if (code != EXIT_OK)
-    return code;
+  cli_send(client, &request, &response);
   if (response.status != 200)
-    return cli_refused(&response, what);
+    cli_refused(&response, what);
+  return release_check(response.body, response.size, digest_text);
+}
 
-  return release_check(response.body, response.size, digest_text, ret_release, &error)
-             ? EXIT_OK
-             : cli_fail(EXIT_REFUSED, &error);
+struct release *release_of_file(const char *path, const char *what) {
+  cleanup_free char *bytes = NULL;
+  struct release *release;
+  size_t size;
+  struct error error;
+  if (!file_read(path, RELEASE_SIZE_MAX, &bytes, &size, &error))
+    cli_fail(EXIT_USAGE, &error);
+  if (!release_parse(bytes, size, &release, &error))
+    cli_fail_in(EXIT_USAGE, &error, "%s%s: ", path, what);
+  return release;
 }
 
 char *channel_path(const char *channel, const char *below, const json_t *environment,
@@ -128,14 +135,10 @@ char *channel_path(const char *channel, const char *below, const json_t *environ
   return cli_path("/v1/channels/", channel, after);
 }
 
-bool channel_path_of_options(const struct options *options, const char *channel, char **ret_path,
-                             struct error *error) {
-  cleanup_json json_t *environment = NULL;
-  if (!cli_environment(options, "environment", &environment, error))
-    return false;
-  *ret_path = channel_path(channel, "", environment, option_text(options, "tag"),
-                           option_text(options, "regime"));
-  return true;
+char *channel_path_of_options(const struct options *options, const char *channel) {
+  cleanup_json json_t *environment = cli_environment(options, "environment");
+  return channel_path(channel, "", environment, option_text(options, "tag"),
+                      option_text(options, "regime"));
 }
 
 void channel_present_release(struct channel_present *present) {
@@ -144,40 +147,36 @@ void channel_present_release(struct channel_present *present) {
 }
 
 /* The entry of a 2xx answer, with its entity tag. */
-static int present_read(const struct http_response *response, const char *channel,
-                        struct channel_present *ret) {
+static void present_read(const struct http_response *response, const char *channel,
+                         struct channel_present *ret) {
   struct error error;
   if (!json_parse(response->body, response->size, &ret->json, &error) ||
       !channel_entry_parse(ret->json, &ret->entry, &error)) {
-    error_prefix(&error, "the server's answer is not a channel entry: ");
-    return cli_fail(EXIT_REFUSED, &error);
+    cli_fail_in(EXIT_REFUSED, &error, "the server's answer is not a channel entry: ");
   }
   if (!string_equal(ret->entry.channel, channel))
-    return cli_refuse(EXIT_REFUSED, "the server answered with %s instead of channel %s",
-                      ret->entry.channel, channel);
+    cli_refuse(EXIT_REFUSED, "the server answered with %s instead of channel %s",
+               ret->entry.channel, channel);
   json_put(ret->json, "etag", json_string(response->etag ? response->etag : ""));
-  return EXIT_OK;
 }
 
-static int present_get(struct http_client *client, const char *channel, const char *path,
-                       bool may_be_absent, struct channel_present *ret) {
+static void present_get(struct http_client *client, const char *channel, const char *path,
+                        bool may_be_absent, struct channel_present *ret) {
   cleanup_free char *what = xasprintf("channel %s", channel);
   struct http_request request = {.method = "GET", .path = path};
   cleanup_http_response struct http_response response = {0};
-  int code = cli_send(client, &request, &response);
-  if (code != EXIT_OK || (response.status == 404 && may_be_absent))
-    return code;
-  return response.status / 100 == 2 ? present_read(&response, channel, ret)
-                                    : cli_refused(&response, what);
+  cli_send(client, &request, &response);
+  if (response.status == 404 && may_be_absent)
+    return;
+  if (response.status / 100 != 2)
+    cli_refused(&response, what);
+  present_read(&response, channel, ret);
 }
 
-int channel_present_of_options(struct http_client *client, const struct options *options,
-                               const char *channel, struct channel_present *ret) {
-  cleanup_free char *path = NULL;
-  struct error error;
-  return channel_path_of_options(options, channel, &path, &error)
-             ? present_get(client, channel, path, false, ret)
-             : cli_fail(EXIT_USAGE, &error);
+void channel_present_of_options(struct http_client *client, const struct options *options,
+                                const char *channel, struct channel_present *ret) {
+  cleanup_free char *path = channel_path_of_options(options, channel);
+  present_get(client, channel, path, false, ret);
 }
 
 bool entry_follows(const struct channel_entry *entry, const struct signers *signers, bool or_last,
@@ -231,20 +230,18 @@ void choices_sign_all(struct http_client *client, const struct release *release,
     return;
 
   struct digest choices = digest_of(files.files[0].bytes, files.files[0].size);
-  char text[DIGEST_TEXT_SIZE];
-  cleanup_free char *path =
-      xasprintf("/v1/releases/%s/signatures", digest_format(&release->digest, text));
-  int code = EXIT_OK;
-
-  for (size_t i = 0; code == EXIT_OK && i < signers->n; i++) {
+  cleanup_free char *path = xasprintf("/v1/releases/%s/signatures", DIGEST_TEXT(&release->digest));
+  for (size_t i = 0; i < signers->n; i++) {
     struct channel_signature signature = choices_sign(&release->digest, &choices, &signers->all[i]);
-    cleanup_json json_t *answer = NULL, *signatures = channel_signatures_to_json(&signature, 1),
+    cleanup_json json_t *signatures = channel_signatures_to_json(&signature, 1),
                         *body = json_pack("{s:o, s:O}", "choices", json_digest_text(&choices),
                                           "signature", json_array_get(signatures, 0));
-    code = cli_call(client, "POST", path, body, &answer);
-  }
-  if (code != EXIT_OK)
+    if (http_json(client, "POST", path, body, 0, NULL, &error))
+      continue;
+    cli_print_error(&error);
     fputs("wavetune: the choices of the release were not signed\n", stderr);
+    return;
+  }
 }
 
 /* Whether the channel has the entry that the change would make, signed with every key. */
@@ -261,8 +258,8 @@ static bool is_there_already(const struct channel_present *present,
 
 /* The body of the PUT. A signed entry has the counter after the present one; for an unsigned one
  * the server counts. */
-static bool body_compose(const struct channel_present *present, const struct channel_change *change,
-                         json_t **ret_body, struct error *error) {
+static json_t *body_compose(const struct channel_present *present,
+                            const struct channel_change *change) {
   static const char *const in_path_or_release[] = {"channel", "environment", "tag", "regime"};
   bool is_signed = change->signers->n > 0;
   struct channel_entry entry = {
@@ -273,25 +270,23 @@ static bool body_compose(const struct channel_present *present, const struct cha
       .counter = present->entry.counter < INT64_MAX ? present->entry.counter + 1 : 0,
       .release = change->release->digest,
       .expires_s = change->expires_s};
+  struct error error;
   if (entry.counter <= 0)
-    return error_set(error, "channel %s has reached the last counter; use another channel",
-                     change->channel);
-  if (is_signed && (!entry_follows(&entry, change->signers, false, error) ||
-                    !entry_sign(&entry, change->signers, error)))
-    return false;
+    cli_refuse(EXIT_REFUSED, "channel %s has reached the last counter; use another channel",
+               change->channel);
+  if (is_signed && (!entry_follows(&entry, change->signers, false, &error) ||
+                    !entry_sign(&entry, change->signers, &error)))
+    cli_fail(EXIT_REFUSED, &error);
 
   json_t *body = channel_entry_to_json(&entry, is_signed);
   for (size_t i = 0; i < ARRAY_LENGTH(in_path_or_release); i++)
     json_object_del(body, in_path_or_release[i]);
   if (!is_signed)
     json_object_del(body, "counter");
-  *ret_body = body;
-
-  return true;
+  return body;
 }
 
-int channel_change(struct http_client *client, const struct channel_change *change,
-                   json_t **ret_entry) {
+json_t *channel_change(struct http_client *client, const struct channel_change *change) {
   const char *channel = change->channel;
   char digest[DIGEST_TEXT_SIZE];
   cleanup_present struct channel_present present = {0}, moved = {0};
@@ -299,16 +294,12 @@ int channel_change(struct http_client *client, const struct channel_change *chan
                     *present_path = xasprintf("%s?release=%s", path,
                                               digest_format(&change->release->digest, digest));
   struct error error;
-  int code = present_get(client, channel, present_path, true, &present);
-  if (code != EXIT_OK)
-    return code;
-
+  present_get(client, channel, present_path, true, &present);
   if (change->signers->n && is_there_already(&present, change)) {
     if (!entry_follows(&present.entry, change->signers, true, &error))
-      return cli_fail(EXIT_REFUSED, &error);
+      cli_fail(EXIT_REFUSED, &error);
     choices_sign_all(client, change->release, change->signers);
-    *ret_entry = TAKE(present.json);
-    return EXIT_OK;
+    return TAKE(present.json);
   }
 
   if (!change->signers->n && present.entry.signatures.n)
@@ -324,9 +315,7 @@ int channel_change(struct http_client *client, const struct channel_change *chan
             "--follow\n",
             channel, present.entry.counter);
 
-  cleanup_json json_t *json = NULL;
-  if (!body_compose(&present, change, &json, &error))
-    return cli_fail(EXIT_REFUSED, &error);
+  cleanup_json json_t *json = body_compose(&present, change);
   cleanup_free char *body = json_canonical(json);
   struct http_request request = {.method = "PUT",
                                  .path = path,
@@ -335,56 +324,39 @@ int channel_change(struct http_client *client, const struct channel_change *chan
                                  .if_match = change->if_match,
                                  .if_none_match = change->if_none_match};
   cleanup_http_response struct http_response response = {0};
-  code = cli_send(client, &request, &response);
-  if (code != EXIT_OK)
-    return code;
+  cli_send(client, &request, &response);
   if (response.status / 100 != 2) {
     cleanup_free char *what = xasprintf("channel %s was not moved", channel);
     cleanup_json json_t *problem = json_loadb(response.body, response.size, 0, NULL);
     const json_t *entry = json_object_get(problem, "entry");
     if (response.status == 412 && entry && change->as_json)
       cli_print_json(entry);
-    return cli_refused(&response, what);
+    cli_refused(&response, what);
   }
 
-  code = present_read(&response, channel, &moved);
-  if (code != EXIT_OK)
-    return code;
+  present_read(&response, channel, &moved);
   if (change->signers->n)
     choices_sign_all(client, change->release, change->signers);
-  *ret_entry = TAKE(moved.json);
-  return EXIT_OK;
+  return TAKE(moved.json);
 }
 
-bool channel_change_of_options(const struct options *options, struct signers *signers,
-                               struct channel_change *change, struct error *error) {
+void channel_change_of_options(const struct options *options, struct signers *signers,
+                               struct channel_change *change) {
   change->signers = signers;
   change->as_json = option_flag(options, "json");
-  return expires_of_option(options, &change->expires_s, error) &&
-         signers_of_option(options, signers, error);
+  change->expires_s = expires_of_option(options);
+  signers_of_option(options, signers);
 }
 
 int channel_change_and_print(struct http_client *client, const struct channel_change *change) {
-  cleanup_json json_t *entry = NULL;
-  int code = channel_change(client, change, &entry);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *entry = channel_change(client, change);
   if (change->as_json)
     cli_print_json(entry);
   else /* an entry without a regime is cold */
-    printf("channel  %s, tag %s, %s%scounter %" JSON_INTEGER_FORMAT "\nrelease  %s\netag     %s\n",
+    printf("channel  %s, tag %s, %s%scounter %lld\nrelease  %s\netag     %s\n",
            cli_member(entry, "channel"), cli_member(entry, "tag"), cli_member(entry, "regime"),
            *cli_member(entry, "regime") ? ", " : "", cli_integer(entry, "counter"),
            cli_member(entry, "release"), cli_member(entry, "etag"));
 
   return EXIT_OK;
-}
-
-int channel_change_begin(const struct options *options, struct signers *signers,
-                         struct channel_change *change, struct http_client **ret_client) {
-  struct error error;
-  if (!channel_change_of_options(options, signers, change, &error))
-    return cli_fail(EXIT_USAGE, &error);
-  *ret_client = cli_connect(options);
-  return *ret_client ? EXIT_OK : EXIT_USAGE;
 }

@@ -1,7 +1,7 @@
-/* Moving channels: what publish, promote, rollback, sign and proposals
- * share. The server is not trusted:
- * releases are parsed and hashed, and the entry that is signed is composed here, from the release
- * that was checked and the next counter.
+/* Moving channels: what publish, promote, rollback, sign and proposals share. The server is not
+ * trusted: releases are parsed and hashed, and the entry that is signed is composed here, from the
+ * release that was checked and the next counter. Where a function cannot go on it ends the program,
+ * as cli_refuse does.
  *
  * Memory: results are the caller's. Threads: one. */
 #ifndef WAVETUNE_CLI_CHANNEL_H
@@ -33,36 +33,37 @@ struct signers {
   int64_t followed; /* --follow, the counter that was signed last; -1: not given */
 };
 /* Reads OPTION_SIGN_KEY; no key is no error. The caller releases *ret in any case. */
-must_check bool signers_of_keys(const struct options *options, struct signers *ret,
-                                struct error *error);
+void signers_of_keys(const struct options *options, struct signers *ret);
 /* Reads OPTION_SIGN_KEY and OPTION_FOLLOW. */
-must_check bool signers_of_option(const struct options *options, struct signers *ret,
-                                  struct error *error);
+void signers_of_option(const struct options *options, struct signers *ret);
 void signers_release(struct signers *signers);
-#define cleanup_signers __attribute__((cleanup(signers_release)))
+#define cleanup_signers cleanup_by(signers_release)
 
-/* Reads OPTION_EXPIRES; 0: not given. */
-must_check bool expires_of_option(const struct options *options, int64_t *ret_s,
-                                  struct error *error);
+/* Reads OPTION_EXPIRES, in seconds since 1970; 0: not given. */
+must_check int64_t expires_of_option(const struct options *options);
 
-/* Parses bytes, which must be a release with this digest. */
-must_check bool release_check(const char *bytes, size_t size, const char *digest_text,
-                              struct release **ret_release, struct error *error);
+/* Reads --trusted-key. */
+void trusted_of_option(const struct options *options, struct trusted_keys *ret);
 
-/* Downloads a release and checks it; refusals begin with `what`. Returns an exit code. */
-must_check int release_get(struct http_client *client, const char *digest_text, const char *what,
-                           struct release **ret_release);
+/* Parses bytes of the server, which must be a release with this digest. */
+must_check struct release *release_check(const char *bytes, size_t size, const char *digest_text);
 
-/* Gets which tokens fetched a release, the last fetch first (fetches.c). Returns an exit code. */
-must_check int release_fetches(struct http_client *client, const char *digest, json_t **ret_items);
+/* Downloads a release and checks it; refusals begin with `what`. */
+must_check struct release *release_get(struct http_client *client, const char *digest_text,
+                                       const char *what);
+
+/* Reads a release from a file. */
+must_check struct release *release_of_file(const char *path, const char *what);
+
+/* Gets which tokens fetched a release, the last fetch first (fetches.c). */
+must_check json_t *release_fetches(struct http_client *client, const char *digest);
 
 /* The path of a channel's entry for an environment, tag and regime, with `below` ("" or
  * "/entries") after it. */
 must_check char *channel_path(const char *channel, const char *below, const json_t *environment,
                               const char *tag, const char *regime);
-/* The same for the environment, tag and regime of a command's options. */
-must_check bool channel_path_of_options(const struct options *options, const char *channel,
-                                        char **ret_path, struct error *error);
+/* channel_path for the environment, tag and regime of a command's options. */
+must_check char *channel_path_of_options(const struct options *options, const char *channel);
 
 /* The present entry of a channel. */
 struct channel_present {
@@ -70,12 +71,11 @@ struct channel_present {
   struct channel_entry entry;
 };
 void channel_present_release(struct channel_present *present);
-#define cleanup_present __attribute__((cleanup(channel_present_release)))
+#define cleanup_present cleanup_by(channel_present_release)
 
-/* Gets the entry for the environment and tag of a command's options; refuses when there is none.
- * Returns an exit code. */
-must_check int channel_present_of_options(struct http_client *client, const struct options *options,
-                                          const char *channel, struct channel_present *ret);
+/* Gets the entry for the environment and tag of a command's options; refuses when there is none. */
+void channel_present_of_options(struct http_client *client, const struct options *options,
+                                const char *channel, struct channel_present *ret);
 
 /* Whether at least one of the keys signed the entry in its present form. */
 must_check bool entry_is_signed_by(const struct channel_entry *entry,
@@ -99,18 +99,14 @@ struct channel_change {
                                            entry ("*"); NULL: any */
   bool as_json; /* prints the entry of another request that moved the channel first, as JSON */
 };
-/* Points a channel at a release. *ret_entry is the entry with "etag" beside its members: what
- * --if-match takes next. Returns an exit code. */
-must_check int channel_change(struct http_client *client, const struct channel_change *change,
-                              json_t **ret_entry);
+/* Points a channel at a release. Returns the entry with "etag" beside its members: what --if-match
+ * takes next. */
+must_check json_t *channel_change(struct http_client *client, const struct channel_change *change);
 
 /* Reads the options of a command that moves a channel. */
-must_check bool channel_change_of_options(const struct options *options, struct signers *signers,
-                                          struct channel_change *change, struct error *error);
-/* The same, and connects. Returns an exit code. */
-must_check int channel_change_begin(const struct options *options, struct signers *signers,
-                                    struct channel_change *change, struct http_client **ret_client);
-/* Moves a channel and prints its new entry. Returns an exit code. */
+void channel_change_of_options(const struct options *options, struct signers *signers,
+                               struct channel_change *change);
+/* Moves a channel and prints its new entry. Returns EXIT_OK. */
 must_check int channel_change_and_print(struct http_client *client,
                                         const struct channel_change *change);
 

@@ -9,46 +9,38 @@
 
 /* Pushes a kernel folder: uploads what the server lacks and registers the manifest (kernel.c). */
 struct kernel_folder;
-must_check int kernel_push(struct http_client *client, const struct kernel_folder *folder);
+void kernel_push(struct http_client *client, const struct kernel_folder *folder);
 
 /* When --timeout ends, by clock_monotonic_ms; 0: never. */
 int64_t jobs_until_ms(const struct options *options);
 
 /* Follows the jobs whose ids are the member `member` of the answers to their ends, with a progress
  * bar on a terminal, and adds their summaries to `jobs`, in this order (jobs_wait.c). While the
- * server does not answer it tries again for --patience. EXIT_TIMEOUT: some had not ended at
- * `until_ms`, which is reported. For commands with OPTION_PATIENCE and OPTION_TIMEOUT. */
-must_check int jobs_gather(struct http_client *client, const struct options *options,
-                           const json_t *answers, const char *member, int64_t until_ms,
-                           json_t *jobs);
+ * server does not answer it tries again for --patience. Ends the program with EXIT_TIMEOUT when
+ * some had not ended at `until_ms`. For commands with OPTION_PATIENCE and OPTION_TIMEOUT. */
+void jobs_gather(struct http_client *client, const struct options *options, const json_t *answers,
+                 const char *member, int64_t until_ms, json_t *jobs);
 
-/* The same, but prints each job in this order, and names those without a winner. */
+/* Follows the jobs as jobs_gather does, prints each in this order, and names those without a
+ * winner. Returns an exit code. */
 must_check int jobs_await(struct http_client *client, const struct options *options,
                           const json_t *answers, const char *member);
 
-/* Reads --key, an object or NAME=VALUE,… (why.c); NULL of NULL. */
-must_check bool key_option_read(const char *text, json_t **ret, struct error *error);
-
-/* The options that select jobs (jobs_list.c), and the members of a request that they are. */
-#define OPTIONS_OF_JOBS                                                                            \
-  CLI_TEXT("tag", "TAG", "only jobs with this tag"),                                               \
-      CLI_TEXT("run", "RUN", "only jobs of this run"),                                             \
-      CLI_TEXT("kernel", "NAME|HASH", "only jobs of this kernel"),                                 \
-      CLI_TEXT("user", "NAME", "only jobs that the token of this name submitted")
-extern const char *const job_filters[4][2];
+/* Reads the value of an option, an object or NAME=VALUE,… (why.c); NULL of NULL. */
+must_check json_t *values_of_text(const char *option, const char *text);
 
 /* The ids of the jobs that a file names: the output of `submit --json` or of `jobs --json`, a JSON
  * array of ids, or lines with an id as the first word or after the word "job", as `submit` prints
  * them. */
-must_check bool jobs_file_read(const char *path, json_t **ret_ids, struct error *error);
+must_check json_t *jobs_file_read(const char *path);
 
 /* Prints a finished job: the table of finalists, the winner, the equivalence set (show.c). */
-must_check int job_print(struct http_client *client, const json_t *job);
+void job_print(struct http_client *client, const json_t *job);
 
 /* Prints the winner's assembly or its TTGIR. Set by main.c, the only file here that includes
  * inspect/. */
-typedef int job_code_printer(struct http_client *client, const json_t *job, bool wants_asm,
-                             bool as_json);
+typedef void job_code_printer(struct http_client *client, const json_t *job, bool wants_asm,
+                              bool as_json);
 extern job_code_printer *job_print_code;
 
 #define COMMANDS(COMMAND)                                                                          \

@@ -10,72 +10,54 @@
 #include "cli/source.h"
 #include "common/base/file.h"
 
-static int release_download(struct http_client *client, const struct digest *digest,
-                            struct release **ret_release) {
+static struct release *release_download(struct http_client *client, const struct digest *digest) {
+  struct release *release;
   char text[DIGEST_TEXT_SIZE];
   cleanup_free char *path = xasprintf("/v1/releases/%s", digest_format(digest, text));
   struct http_request request = {.method = "GET", .path = path, .response_max = RELEASE_SIZE_MAX};
   cleanup_http_response struct http_response response = {0};
   struct error error;
   if (!http_send(client, &request, &response, &error))
-    return cli_failed(&error);
+    cli_failed(&error);
   if (response.status != 200)
-    return cli_refused(&response, text);
+    cli_refused(&response, text);
 
   struct digest found = digest_of(response.body, response.size);
   if (!digest_equal(&found, digest))
-    return cli_refuse(EXIT_TAMPERED, "release %s arrived with other bytes; it was not used", text);
-  if (release_take(&response.body, response.size, digest, ret_release, &error))
-    return EXIT_OK;
-  error_prefix(&error, "release %s: ", text);
-
-  return cli_fail(EXIT_REFUSED, &error);
+    cli_refuse(EXIT_TAMPERED, "release %s arrived with other bytes; it was not used", text);
+  if (!release_take(&response.body, response.size, digest, &release, &error))
+    cli_fail_in(EXIT_REFUSED, &error, "release %s: ", text);
+  return release;
 }
 
 /* Reads a release by its digest, else from an existing file, else by a channel.
  * *ret_client stays NULL for a file, which needs no server. */
-static int release_read(const struct options *options, const char *what,
-                        struct http_client **ret_client, struct release **ret_release) {
+static struct release *release_read(const struct options *options, const char *what,
+                                    struct http_client **ret_client) {
   struct digest digest;
   struct stat status;
   struct error error;
   bool is_digest = digest_parse(what, &digest);
-  if (!is_digest && stat(what, &status) == 0 && S_ISREG(status.st_mode)) {
-    cleanup_free char *bytes = NULL;
-    size_t size;
-    if (!file_read(what, RELEASE_SIZE_MAX, &bytes, &size, &error))
-      return cli_fail(EXIT_USAGE, &error);
-    if (release_parse(bytes, size, ret_release, &error))
-      return EXIT_OK;
-    error_prefix(&error, "%s: ", what);
-    return cli_fail(EXIT_USAGE, &error);
-  }
+  if (!is_digest && stat(what, &status) == 0 && S_ISREG(status.st_mode))
+    return release_of_file(what, "");
 
   *ret_client = cli_connect(options);
-  if (!*ret_client)
-    return EXIT_USAGE;
   if (!is_digest) {
-    cleanup_free char *path = NULL;
-    cleanup_json json_t *answer = NULL;
+    cleanup_free char *path = channel_path_of_options(options, what);
+    cleanup_json json_t *answer = cli_get(*ret_client, path);
     cleanup_channel_entry struct channel_entry entry = {0};
-    if (!channel_path_of_options(options, what, &path, &error))
-      return cli_fail(EXIT_USAGE, &error);
-    int code = cli_call(*ret_client, "GET", path, NULL, &answer);
-    if (code != EXIT_OK)
-      return code;
-    if (!channel_entry_parse(answer, &entry, &error)) {
-      error_prefix(&error, "the entry of channel \"%.64s\": ", what);
-      return cli_fail(EXIT_REFUSED, &error);
-    }
+    if (!channel_entry_parse(answer, &entry, &error))
+      cli_fail_in(EXIT_REFUSED, &error, "the entry of channel \"%.64s\": ", what);
     digest = entry.release;
   }
 
-  return release_download(*ret_client, &digest, ret_release);
+  return release_download(*ret_client, &digest);
 }
 
 /* The absolute path of a folder that is absent or empty, for a rename to replace. Makes its parent.
  * The path is the caller's. */
-static bool target_resolve(const char *to, char **ret_path, struct error *error) {
+static char *target_resolve(const char *to) {
+  struct error error;
   cleanup_free char *trimmed = xstrdup(to);
   size_t length = strlen(trimmed), n_entries = 0;
   while (length > 1 && trimmed[length - 1] == '/')
@@ -92,19 +74,17 @@ static bool target_resolve(const char *to, char **ret_path, struct error *error)
     if (folder)
       closedir(folder);
     if (n_entries != 2) /* "." and ".." */
-      return error_set(error, "%s is there already; name a folder that does not exist, or is empty",
-                       to);
-  } else if (!folder_make(parent, 0755, error)) {
-    return false;
+      cli_refuse(EXIT_USAGE, "%s is there already; name a folder that does not exist, or is empty",
+                 to);
+  } else if (!folder_make(parent, 0755, &error)) {
+    cli_fail(EXIT_USAGE, &error);
   }
 
   cleanup_free char *absolute = realpath(parent, NULL);
   if (!absolute || !*base || string_equal(base, ".") || string_equal(base, ".."))
-    return error_set(error, "cannot make the folder %s: %s", to,
-                     absolute ? "it has no name" : strerror(errno));
-  *ret_path = xasprintf("%s/%s", string_equal(absolute, "/") ? "" : absolute, base);
-
-  return true;
+    cli_refuse(EXIT_USAGE, "cannot make the folder %s: %s", to,
+               absolute ? "it has no name" : strerror(errno));
+  return xasprintf("%s/%s", string_equal(absolute, "/") ? "" : absolute, base);
 }
 
 /* Writes a folder beside `to`, an absolute path, and renames it: it appears whole or not at all. */
@@ -132,8 +112,7 @@ static bool folder_export(const struct cache_files *files, const char *to, struc
 
 static void answer_print(const struct cache_files *files, const struct release *release,
                          const char *to, bool as_json) {
-  char text[DIGEST_TEXT_SIZE];
-  digest_format(&release->digest, text);
+  const char *text = DIGEST_TEXT(&release->digest);
   if (!as_json) {
     printf("%zu file%s of %s in %s\n", files->n, files->n == 1 ? "" : "s", text, to);
     for (size_t i = 0; i < files->n_skipped; i++) {
@@ -176,8 +155,8 @@ struct target {
 static void target_release(struct target *target) { free(target->folder); }
 
 /* Reads --to, --oci, which implies the format, and --root. */
-static bool target_of_options(const struct options *options, struct target *ret,
-                              const struct cache_format **format, struct error *error) {
+static void target_of_options(const struct options *options, struct target *ret,
+                              const struct cache_format **format) {
   const char *to = option_text(options, "to"), *image = option_text(options, "oci"),
              *root = option_text(options, "root"), *const * names;
   ret->to = image ? image : to;
@@ -186,19 +165,20 @@ static bool target_of_options(const struct options *options, struct target *ret,
   ret->root = root ? root : image ? IMAGE_ROOT_DEFAULT : NULL;
 
   if (to && image)
-    return error_set(error, "give --to or --oci, not both");
+    cli_refuse(EXIT_USAGE, "give --to or --oci, not both");
   if (!json_can_hold(ret->to))
-    return error_set(error,
-                     "--%s %s is no UTF-8, so files of caches cannot name it; export elsewhere",
-                     image ? "oci" : "to", ret->to);
+    cli_refuse(EXIT_USAGE,
+               "--%s %s is no UTF-8, so files of caches cannot name it; export elsewhere",
+               image ? "oci" : "to", ret->to);
   if (root && (root[0] != '/' || !json_can_hold(root)))
-    return error_set(error, "--root must be an absolute path, in UTF-8");
+    cli_refuse(EXIT_USAGE, "--root must be an absolute path, in UTF-8");
   if (image && option_list(options, "format", &names) > 0 &&
       !string_equal((*format)->name, "triton"))
-    return error_set(error, "an image has a cache of Triton; omit --format, or export %s with --to",
-                     (*format)->name);
+    cli_refuse(EXIT_USAGE, "an image has a cache of Triton; omit --format, or export %s with --to",
+               (*format)->name);
 
-  return !image || cache_format_find("triton", format, error);
+  struct error error;
+  ALWAYS(!image || cache_format_find("triton", format, &error));
 }
 
 /* Replaces the files by those of an image of them. */
@@ -210,63 +190,53 @@ static bool image_replace(struct cache_files *files, const struct digest *releas
   return image_make(&cache, release, files, error);
 }
 
-/* Renders the release and writes the files. Returns an exit code. */
-static int release_export(const struct render_request *request, const struct cache_format *format,
-                          struct http_source *source, const struct target *target, bool as_json) {
+/* Renders the release and writes the files. */
+static void release_export(const struct render_request *request, const struct cache_format *format,
+                           struct http_source *source, const struct target *target, bool as_json) {
   cleanup_cache_files struct cache_files files = {0};
   struct error error;
   bool is_rendered = format->render(request, &files, &error);
   if (source && !http_source_check(source, &error))
-    return cli_failed(&error);
+    cli_failed(&error);
   if (!is_rendered ||
       (target->is_image && !image_replace(&files, &request->release->digest, &error))) {
-    error_prefix(&error, "%s: ", format->name);
-    return cli_fail(EXIT_FAILED, &error);
+    cli_fail_in(EXIT_FAILED, &error, "%s: ", format->name);
   }
 
   if (target->is_tar ? !tar_write(&files, target->to, &error)
                      : !folder_export(&files, target->folder, &error))
-    return cli_fail(EXIT_FAILED, &error);
+    cli_fail(EXIT_FAILED, &error);
   answer_print(&files, request->release, target->is_tar ? target->to : target->folder, as_json);
-  return EXIT_OK;
 }
 
 static int command_export(struct options *options) {
   static const struct cache_source none = {0};
   char *const *arguments;
-  __attribute__((cleanup(target_release))) struct target target = {0};
-  cleanup_identity struct identity *identity = NULL;
-  cleanup_free const struct cache_format **formats = NULL;
+  cleanup_by(target_release) struct target target = {0};
   cleanup_http_client struct http_client *client = NULL;
-  cleanup_release struct release *release = NULL;
   size_t n_formats;
-  struct error error;
   if (options_arguments(options, &arguments) != 1 ||
       (!option_text(options, "to") && !option_text(options, "oci")))
-    return cli_refuse(EXIT_USAGE,
-                      "name what and where to export: wavetune export RELEASE|FILE|CHANNEL "
-                      "--format FORMAT --to FOLDER|FILE.tar, or --oci FOLDER");
+    cli_refuse(EXIT_USAGE, "name what and where to export: wavetune export RELEASE|FILE|CHANNEL "
+                           "--format FORMAT --to FOLDER|FILE.tar, or --oci FOLDER");
 
-  if (!formats_of_option(options, &formats, &n_formats, &error) ||
-      !identity_of_option(options, &identity, &error))
-    return cli_fail(EXIT_USAGE, &error);
+  cleanup_free const struct cache_format **formats = formats_of_option(options, &n_formats);
+  cleanup_identity struct identity *identity = identity_of_option(options);
   if (n_formats > 1)
-    return cli_refuse(EXIT_USAGE, "export writes one format at a time; give one --format");
-  if (!target_of_options(options, &target, formats, &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_refuse(EXIT_USAGE, "export writes one format at a time; give one --format");
+  target_of_options(options, &target, formats);
 
-  int code = release_read(options, arguments[0], &client, &release);
-  if (code != EXIT_OK)
-    return code;
-  if (!target.is_tar && !target_resolve(target.to, &target.folder, &error))
-    return cli_fail(EXIT_USAGE, &error);
+  cleanup_release struct release *release = release_read(options, arguments[0], &client);
+  if (!target.is_tar)
+    target.folder = target_resolve(target.to);
 
   cleanup_http_source struct http_source *source = client ? http_source_new(client, 0) : NULL;
   struct render_request request = {.release = release,
                                    .source = source ? http_source_interface(source) : &none,
                                    .identity = identity,
                                    .root = target.root ? target.root : target.folder};
-  return release_export(&request, formats[0], source, &target, option_flag(options, "json"));
+  release_export(&request, formats[0], source, &target, option_flag(options, "json"));
+  return EXIT_OK;
 }
 
 static const struct option_spec export_options[] = {

@@ -93,11 +93,6 @@ static bool renderings_are_useful(const struct fetch *fetch, const char *name,
   return n_empty < fetch->n_formats;
 }
 
-static void json_add(struct cache_files *files, const char *path, const json_t *json) {
-  char *text = json_canonical(json);
-  cache_files_add(files, path, text, strlen(text));
-}
-
 /* Renders one format into the stream, and records what the rendering depended on. A format that
  * cannot express the release is no failure. False: data that it needs did not arrive. */
 static bool format_render(struct fetch *fetch, struct http_source *source,
@@ -135,12 +130,12 @@ static bool format_render(struct fetch *fetch, struct http_source *source,
       (json_int_t)files.n_skipped, "variables", variables, "version", WAVETUNE_VERSION);
   ALWAYS(rendering != NULL);
   rendering_set(fetch, index, rendering);
-  json_add(&files, RENDERING_FILE, rendering);
+  cache_files_add_json(&files, RENDERING_FILE, rendering);
 
   if (files.n_skipped) {
     const struct cache_skipped *first = &files.skipped[0];
     cleanup_json json_t *skipped = skipped_to_json(&files);
-    json_add(&files, SKIPPED_FILE, skipped);
+    cache_files_add_json(&files, SKIPPED_FILE, skipped);
     fprintf(stderr, "wavetune: %s: %zu winner%s left out; the first: %s%s%s: %s\n", format->name,
             files.n_skipped, files.n_skipped == 1 ? " was" : "s were", first->name,
             first->key ? " " : "", first->key ? first->key : "", first->reason);
@@ -157,13 +152,12 @@ static bool format_render(struct fetch *fetch, struct http_source *source,
  * and another config may be the fastest. Its value in this process, "0" too, is left to the
  * program. */
 static json_t *renderings_variables(const struct fetch *fetch) {
-  json_t *variables = json_object(), *variable;
+  json_t *variables = json_object();
   bool is_rocm = fetch->requested.rocm != NULL;
-  size_t index;
   for (size_t i = 0; i < fetch->n_formats; i++) {
     cleanup_free char *root = format_root(fetch, "current", i);
-    json_array_foreach (json_object_get(fetch->renderings[i], "variables"), index, variable) {
-      const char *below = json_string_value(json_object_get(variable, "path"));
+    json_elements (json_object_get(fetch->renderings[i], "variables"), index, variable) {
+      const char *below = json_text(variable, "path");
       cleanup_free char *path = below ? xasprintf("%s%s%s", root, *below ? "/" : "", below) : NULL;
       const char *value = path ? path : cli_member(variable, "value");
       json_put(variables, cli_member(variable, "name"), json_string(value));
@@ -257,8 +251,7 @@ static bool release_install(struct fetch *fetch, const struct channel_entry *ent
 
 /* Renders what is missing of the release that `entry` names and makes it current. */
 static bool install(struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
-  char text[DIGEST_TEXT_SIZE];
-  const char *name = digest_format(&entry->release, text) + strlen("sha256:");
+  const char *name = DIGEST_TEXT(&entry->release) + strlen("sha256:");
   cleanup_free char *staging = NULL;
   bool is_whole = renderings_read(fetch, name, false);
   if (!folder_stage(fetch, name, &staging, error) ||
@@ -434,12 +427,10 @@ static int answer_print(struct fetch *fetch, const struct options *options, bool
 
   if (option_flag(options, "print-env")) {
     cleanup_json json_t *variables = renderings_variables(fetch);
-    const char *name;
-    json_t *value;
     if (as_json)
       cli_print_json(variables);
     else
-      json_object_foreach (variables, name, value) { /* for a shell to eval */
+      json_members (variables, name, value) { /* for a shell to eval */
         printf("export %s='", name);
         for (const char *c = json_string_value(value); *c; c++)
           fputs(*c == '\'' ? "'\\''" : (const char[]){*c, '\0'}, stdout);
@@ -469,25 +460,24 @@ static void environment_fill(struct environment *requested, const struct environ
 }
 #undef X
 
-static bool options_read(const struct options *options, struct fetch *fetch, struct error *error) {
+static void options_read(const struct options *options, struct fetch *fetch) {
   const char *match = option_text(options, "match"), *const * keys;
   size_t n_keys = option_list(options, "trusted-key", &keys);
-  cleanup_json json_t *given = NULL;
+  struct error error;
   if (!fetch->to)
-    return error_set(error, "give --to FOLDER, a private, writable folder");
-  if (!formats_of_option(options, &fetch->formats, &fetch->n_formats, error) ||
-      !regime_parse(option_text(options, "regime"), &fetch->regime, error))
-    return false;
-  if (!cache_rule_parse(match, &fetch->match))
-    return error_set(error, "--match must be " CACHE_RULES ", not \"%.40s\"", match);
-  if (!trusted_keys_add_all(&fetch->keys, keys, n_keys, error) ||
-      !identity_of_option(options, &fetch->identity, error) ||
-      !cli_environment(options, "environment", &given, error))
-    return false;
+    cli_refuse(EXIT_USAGE, "give --to FOLDER, a private, writable folder");
+  fetch->formats = formats_of_option(options, &fetch->n_formats);
   fetch->renderings = xcalloc(fetch->n_formats, sizeof *fetch->renderings);
-
-  if (!environment_parse(given, &fetch->requested, error))
-    return error_prefix(error, "--environment: ");
+  if (!regime_parse(option_text(options, "regime"), &fetch->regime, &error))
+    cli_fail(EXIT_USAGE, &error);
+  if (!cache_rule_parse(match, &fetch->match))
+    cli_refuse(EXIT_USAGE, "--match must be " CACHE_RULES ", not \"%.40s\"", match);
+  if (!trusted_keys_add_all(&fetch->keys, keys, n_keys, &error))
+    cli_fail(EXIT_USAGE, &error);
+  fetch->identity = identity_of_option(options);
+  cleanup_json json_t *given = cli_environment(options, "environment");
+  if (!environment_parse(given, &fetch->requested, &error))
+    cli_fail_in(EXIT_USAGE, &error, "--environment: ");
 
   /* A request for another platform does not mean this node's AMD GPU. */
   if (!fetch->requested.cuda && !fetch->requested.cpu) {
@@ -512,12 +502,10 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
   const char *regime = regime_member(fetch->regime);
   fetch->question =
       xasprintf("/v1/cache%s%s%s", query, regime ? "&regime=" : "", regime ? regime : "");
-
-  return true;
 }
 
 static int command_fetch(struct options *options) {
-  __attribute__((cleanup(fetch_release))) struct fetch fetch = {
+  cleanup_by(fetch_release) struct fetch fetch = {
       .to = option_text(options, "to"),
       .channel = option_text(options, "channel"),
       .tag = option_text(options, "tag"),
@@ -527,11 +515,8 @@ static int command_fetch(struct options *options) {
   };
   struct error error;
   cleanup_fd int lock = -1;
-  if (!options_read(options, &fetch, &error))
-    return cli_fail(EXIT_USAGE, &error);
+  options_read(options, &fetch);
   fetch.client = cli_connect(options);
-  if (!fetch.client)
-    return EXIT_USAGE;
   bool succeeded = folder_open(&fetch, &lock, &error) && fetch_now(&fetch, &error);
 
   return answer_print(&fetch, options, succeeded, &error);

@@ -108,12 +108,10 @@ static void kept_read(struct fetch *fetch) {
   /* The entry is stored in the release's folder, so that it always belongs to the release that
    * current points at. */
   cleanup_free char *entry_path = xasprintf("%s/%s/entry.json", fetch->to, kept->name);
-  char text[DIGEST_TEXT_SIZE];
-  kept->has_entry =
-      kept->name[0] && folder_has_release(fetch, kept->name) &&
-      json_parse_file(entry_path, STATE_MAX, &kept->entry_json, &ignored) &&
-      channel_entry_parse(kept->entry_json, &kept->entry, &ignored) &&
-      string_equal(digest_format(&kept->entry.release, text) + strlen("sha256:"), kept->name);
+  kept->has_entry = kept->name[0] && folder_has_release(fetch, kept->name) &&
+                    json_parse_file(entry_path, STATE_MAX, &kept->entry_json, &ignored) &&
+                    channel_entry_parse(kept->entry_json, &kept->entry, &ignored) &&
+                    string_equal(DIGEST_TEXT(&kept->entry.release) + strlen("sha256:"), kept->name);
   kept->is_trusted =
       fetch->keys.n == 0 || (kept->has_entry && entry_is_signed(fetch, &kept->entry, &ignored));
 }
@@ -121,7 +119,6 @@ static void kept_read(struct fetch *fetch) {
 bool folder_release_read(const struct fetch *fetch, const char *name, char **ret_bytes,
                          size_t *ret_size) {
   cleanup_free char *path = xasprintf("%s/%s/release.json", fetch->to, name), *bytes = NULL;
-  char text[DIGEST_TEXT_SIZE];
   struct error ignored;
   size_t size;
   if (!folder_has_release(fetch, name) ||
@@ -129,7 +126,7 @@ bool folder_release_read(const struct fetch *fetch, const char *name, char **ret
     return false;
 
   struct digest digest = digest_of(bytes, size);
-  if (!string_equal(digest_format(&digest, text) + strlen("sha256:"), name))
+  if (!string_equal(DIGEST_TEXT(&digest) + strlen("sha256:"), name))
     return false;
   *ret_bytes = TAKE(bytes);
   *ret_size = size;

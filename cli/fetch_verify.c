@@ -50,20 +50,17 @@ static bool entry_is_for_request(const struct fetch *fetch, const struct channel
 }
 
 bool entry_is_current(const struct channel_entry *entry, struct error *error) {
-  char text[TIME_TEXT_SIZE];
   if (!entry->expires_s || entry->expires_s > time(NULL))
     return true;
   return error_of(error, ERROR_EXPIRED,
                   "the entry %" PRId64
                   " of channel \"%s\" expired at %s; publish or sign a newer one",
-                  entry->counter, entry->channel, time_text_format(entry->expires_s, text));
+                  entry->counter, entry->channel, TIME_TEXT(entry->expires_s));
 }
 
 /* Whether a counter that was seen binds this fetch. */
 static bool seen_binds(const struct fetch *fetch, const json_t *seen) {
-  size_t i;
-  json_t *then;
-  json_array_foreach (json_object_get(seen, "keys"), i, then) {
+  json_elements (json_object_get(seen, "keys"), i, then) {
     struct digest id;
     const char *text = json_string_value(then);
     for (size_t j = 0; text && digest_parse(text, &id) && j < fetch->keys.n; j++)
@@ -85,12 +82,9 @@ static bool is_of_same_entry(const json_t *seen, const struct channel_entry *ent
 
 static bool entry_is_not_older(const struct fetch *fetch, const struct channel_entry *entry,
                                struct error *error) {
-  char release[DIGEST_TEXT_SIZE];
-  size_t i;
-  json_t *seen;
-  digest_format(&entry->release, release);
+  const char *release = DIGEST_TEXT(&entry->release);
 
-  json_array_foreach (json_object_get(fetch->state, "seen"), i, seen) {
+  json_elements (json_object_get(fetch->state, "seen"), i, seen) {
     int64_t counter = cli_integer(seen, "counter");
     bool is_other =
         entry->counter == counter && !string_equal(cli_member(seen, "release"), release);
@@ -146,7 +140,7 @@ void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
     bool is_replaced = is_of_same_entry(one, entry) && seen_binds(fetch, one) &&
                        (fetch->keys.n > 0 || !was_verified);
     if (!is_replaced && json_array_size(seen) < SEEN_MAX)
-      ALWAYS(json_array_append(seen, one) == 0);
+      json_push(seen, json_incref(one));
   }
 
   json_put(fetch->state, "seen", seen);
@@ -154,21 +148,19 @@ void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
 
 bool bytes_verify(struct fetch *fetch, const struct channel_entry *entry, const char *bytes,
                   size_t size, struct error *error) {
-  char text[DIGEST_TEXT_SIZE];
   int64_t begin_ns = clock_monotonic_ns();
   struct digest found = digest_of(bytes, size);
   fetch->took_ns[WORK_VERIFY] += clock_monotonic_ns() - begin_ns;
   if (digest_equal(&found, &entry->release))
     return true;
   return error_of(error, ERROR_TAMPERED, "release %s arrived with other bytes; it was not used",
-                  digest_format(&entry->release, text));
+                  DIGEST_TEXT(&entry->release));
 }
 
 bool release_verify(struct fetch *fetch, const struct channel_entry *entry, char **bytes,
                     size_t size, struct release **ret_release, struct error *error) {
-  char text[DIGEST_TEXT_SIZE];
   int64_t begin_ns = clock_monotonic_ns();
-  digest_format(&entry->release, text);
+  const char *text = DIGEST_TEXT(&entry->release);
   if (!release_take(bytes, size, &entry->release, ret_release, error))
     return error_prefix(error, "release %s: ", text);
   fetch->took_ns[WORK_READ] += clock_monotonic_ns() - begin_ns;

@@ -10,23 +10,19 @@ static int fetches_compare(const void *a, const void *b) {
                 cli_member(*(json_t *const *)a, "last_at"));
 }
 
-int release_fetches(struct http_client *client, const char *digest, json_t **ret_items) {
+json_t *release_fetches(struct http_client *client, const char *digest) {
   cleanup_free char *path = cli_path("/v1/releases/", digest, "/fetches");
-  cleanup_json json_t *items = NULL;
-  int code = cli_list(client, path, &items);
-  if (code != EXIT_OK)
-    return code;
-
+  cleanup_json json_t *items = cli_list(client, path);
   size_t n = json_array_size(items);
   cleanup_free json_t **all = xcalloc(n + 1, sizeof *all);
   for (size_t i = 0; i < n; i++)
     all[i] = json_array_get(items, i);
   qsort(all, n, sizeof *all, fetches_compare);
 
-  *ret_items = json_array();
+  json_t *sorted = json_array();
   for (size_t i = 0; i < n; i++)
-    json_push(*ret_items, json_incref(all[i]));
-  return EXIT_OK;
+    json_push(sorted, json_incref(all[i]));
+  return sorted;
 }
 
 static int command_releases_fetches(struct options *options) {
@@ -39,26 +35,14 @@ static int command_releases_fetches(struct options *options) {
                                               {"last", "last_at"}};
   char *const *release =
       cli_arguments(options, 1, "name one release, as `wavetune releases` prints it");
-  enum output output;
-  cleanup_json json_t *items = NULL;
-  if (!release)
-    return EXIT_USAGE;
-  int code = output_of(options, &output);
-  if (code != EXIT_OK)
-    return code;
-
+  enum output output = output_of(options);
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
-  code = release_fetches(client, *release, &items);
-  if (code == EXIT_OK)
-    output_rows(output, items, columns, ARRAY_LENGTH(columns), stdout);
-  return code;
+  cleanup_json json_t *items = release_fetches(client, *release);
+  output_rows(output, items, columns, stdout);
+  return EXIT_OK;
 }
 
-static const struct option_spec fetches_options[] = {OPTION_OUTPUT, SERVER_OPTIONS};
-
-CLI_COMMAND(releases_fetches, "releases fetches", "RELEASE", fetches_options,
+CLI_COMMAND(releases_fetches, "releases fetches", "RELEASE", list_options,
             "list which tokens fetched a release, and how often",
             .description =
                 "What: \"entry\", the entry of a channel, which a deployment asks for first and "

@@ -21,7 +21,7 @@ must_check bool file_stream_new(const char *folder, int64_t deadline_ms,
 /* Discards what is not written yet. */
 void file_stream_free(struct file_stream *stream);
 DEFINE_CLEANUP(struct file_stream *, cleanup_file_stream_free, file_stream_free)
-#define cleanup_file_stream __attribute__((cleanup(cleanup_file_stream_free)))
+#define cleanup_file_stream cleanup_by(cleanup_file_stream_free)
 
 /* Adds one file, with the default modes. The bytes are borrowed until the stream has ended. */
 void file_stream_add_borrowed(struct file_stream *stream, const char *path, const char *bytes,

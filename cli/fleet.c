@@ -12,11 +12,10 @@
 
 /* How long ago that was, "" when it is not known. */
 static char *since_text(const json_t *ms, int64_t now_ms) {
-  char text[SPAN_TEXT_SIZE];
   if (!json_is_integer(ms))
     return xstrdup("");
   int64_t age_ms = now_ms - json_integer_value(ms);
-  return xstrdup(span_format(age_ms > 0 ? (double)age_ms / 1e3 : 0, text));
+  return xstrdup(SPAN_TEXT(age_ms > 0 ? (double)age_ms / 1e3 : 0));
 }
 
 static void put_text(json_t *row, const char *name, char *text) {
@@ -49,46 +48,35 @@ static char *counts_text(json_t *counts) {
       json_object_set(ordered, known[i], n);
   json_object_update_missing(ordered, counts);
 
-  json_object_foreach (ordered, name, n) {
-    cleanup_free char *before = text;
-    text = xasprintf("%s%s%" JSON_INTEGER_FORMAT " %s", before, *before ? ", " : "",
-                     json_integer_value(n), name);
-  }
+  json_object_foreach (ordered, name, n)
+    text_append(&text, "%s%lld %s", *text ? ", " : "", json_integer_value(n), name);
   return text;
 }
 
 /* "matmul ×5, softmax"; the kernels in the order of the devices. */
 static char *doing_text(const json_t *kernels) {
   char *text = xstrdup("");
-  const char *name;
   size_t n_named = 0;
-  json_t *n;
-  json_object_foreach ((json_t *)kernels, name, n) {
-    cleanup_free char *before = text,
-                      *times = json_integer_value(n) > 1
-                                   ? xasprintf(" ×%" JSON_INTEGER_FORMAT, json_integer_value(n))
-                                   : xstrdup("");
-    bool is_named = n_named++ < DOING_MAX;
-    text = is_named ? xasprintf("%s%s%s%s", before, *before ? ", " : "", name, times)
-                    : xstrdup(before);
+  json_members (kernels, name, n) {
+    if (n_named++ >= DOING_MAX)
+      continue;
+    text_append(&text, "%s%s", *text ? ", " : "", name);
+    if (json_integer_value(n) > 1)
+      text_append(&text, " ×%lld", json_integer_value(n));
   }
 
-  if (n_named > DOING_MAX) {
-    cleanup_free char *before = text;
-    text = xasprintf("%s, …", before);
-  }
+  if (n_named > DOING_MAX)
+    text_append(&text, ", …");
   return text;
 }
 
 json_t *fleet_node_rows(const json_t *nodes, int64_t now_ms) {
   json_t *rows = json_array();
-  size_t index, at;
-  const json_t *node, *device;
 
-  json_array_foreach (nodes, index, node) {
+  json_elements (nodes, index, node) {
     cleanup_json json_t *states = json_object(), *kernels = json_object();
     const char *reason = cli_member(node, "reason");
-    json_array_foreach (json_object_get(node, "devices"), at, device) {
+    json_elements (json_object_get(node, "devices"), at, device) {
       count(states, cli_member(device, "state"));
       if (*cli_member(device, "kernel"))
         count(kernels, cli_member(device, "kernel"));
@@ -110,11 +98,9 @@ json_t *fleet_node_rows(const json_t *nodes, int64_t now_ms) {
 
 json_t *fleet_device_rows(const json_t *nodes, int64_t now_ms) {
   json_t *rows = json_array();
-  size_t index, at;
-  const json_t *node, *device;
 
-  json_array_foreach (nodes, index, node)
-    json_array_foreach (json_object_get(node, "devices"), at, device) {
+  json_elements (nodes, index, node)
+    json_elements (json_object_get(node, "devices"), at, device) {
       json_t *row = json_copy((json_t *)device);
       json_object_set(row, "host", json_object_get(node, "host"));
       json_object_set(row, "agent", json_object_get(node, "agent"));
@@ -128,23 +114,17 @@ json_t *fleet_device_rows(const json_t *nodes, int64_t now_ms) {
 
 json_t *fleet_campaign_rows(const json_t *campaigns) {
   json_t *rows = json_array();
-  size_t index;
-  const json_t *campaign;
 
-  json_array_foreach (campaigns, index, campaign) {
-    char text[SPAN_TEXT_SIZE];
+  json_elements (campaigns, index, campaign) {
     const json_t *to_go = json_object_get(campaign, "to_go_s");
     json_int_t open = cli_integer(campaign, "queued") + cli_integer(campaign, "running");
     cleanup_free char *ended =
-        xasprintf("%" JSON_INTEGER_FORMAT "/%" JSON_INTEGER_FORMAT,
-                  cli_integer(campaign, "jobs") - open, cli_integer(campaign, "jobs"));
+        xasprintf("%lld/%lld", cli_integer(campaign, "jobs") - open, cli_integer(campaign, "jobs"));
     json_t *row = json_copy((json_t *)campaign);
     json_put(row, "ended", json_string(ended));
-    json_put(row, "device_time",
-             json_string(span_format(json_number_value(json_object_get(campaign, "device_seconds")),
-                                     text)));
+    json_put(row, "device_time", json_string(SPAN_TEXT(json_number(campaign, "device_seconds"))));
     json_put(row, "to_go",
-             json_string(json_is_number(to_go) ? span_format(json_number_value(to_go), text)
+             json_string(json_is_number(to_go) ? SPAN_TEXT(json_number_value(to_go))
                          : open                ? "unknown"
                                                : ""));
     json_push(rows, row);
@@ -158,10 +138,9 @@ static char *format_names(const json_t *names) { return json_texts_join(names, "
 
 /* The time of a member in milliseconds, as RFC 3339 in UTC to the minute. */
 static char *format_time(const json_t *ms) {
-  char text[TIME_TEXT_SIZE];
   if (!json_is_integer(ms))
     return xstrdup("");
-  time_text_format(json_integer_value(ms) / 1000, text);
+  char *text = TIME_TEXT(json_integer_value(ms) / 1000);
   text[strcspn(text, "T")] = ' ';
   return xstrndup(text, strlen("2026-11-27 22:50"));
 }
@@ -171,10 +150,9 @@ static char *format_hours(const json_t *seconds) {
 }
 
 static int command_campaigns(struct options *options) {
-  static const char *const filters[][2] = {{"tag", "tag"}, {"run", "run"}, {"owner", "owner"}};
   static const struct cli_column columns[] = {
-      {"tag", "tag"},
-      {"run", "run"},
+      {"tag"},
+      {"run"},
       {"by", "owners", .format = format_names},
       {"ended", "ended", true},
       {"running", "running", true},
@@ -187,50 +165,35 @@ static int command_campaigns(struct options *options) {
       {"configs", "configs", true, .is_wide = true},
       {"measurements", "measurements", true, .is_wide = true},
       {"device s", "device_seconds", true, .is_wide = true},
-      {"kernels", "kernels", .format = format_names, .is_wide = true},
+      {"kernels", .format = format_names, .is_wide = true},
   };
-  enum output output;
-  int code = output_of(options, &output);
-  if (code != EXIT_OK)
-    return code;
-
-  cleanup_json json_t *members = cli_options_json(options, filters, ARRAY_LENGTH(filters)),
-                      *items = NULL;
+  enum output output = output_of(options);
+  cleanup_json json_t *members = cli_options_json(options, "tag", "run", "owner", NULL);
   cleanup_free char *query = cli_query(members, option_flag(options, "open") ? "open" : NULL,
                                        "true", NULL),
                     *path = xasprintf("/v1/campaigns%s", query);
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
-  code = cli_list(client, path, &items);
-  if (code != EXIT_OK)
-    return code;
-
-  cleanup_json json_t *rows =
-      output == OUTPUT_JSON ? json_incref(items) : fleet_campaign_rows(items);
-  output_rows(output, rows, columns, ARRAY_LENGTH(columns), stdout);
+  cleanup_json json_t *items = cli_list(client, path), *rows = output == OUTPUT_JSON
+                                                                   ? json_incref(items)
+                                                                   : fleet_campaign_rows(items);
+  output_rows(output, rows, columns, stdout);
   return EXIT_OK;
 }
 
 /* Reads a duration ("7d": so long ago), a day or a time. */
-static bool since_parse(const char *text, int64_t *ret_ms, struct error *error) {
-  struct timespec now;
+static int64_t since_ms_of(const char *text) {
   int64_t ago_ms, us;
   cleanup_free char *day = xasprintf("%sT00:00:00Z", text);
-  clock_gettime(CLOCK_REALTIME, &now);
-
   if (duration_parse(text, &ago_ms)) {
-    *ret_ms = (int64_t)now.tv_sec * 1000 - ago_ms;
-    *ret_ms = *ret_ms > 0 ? *ret_ms : 0;
-    return true;
+    int64_t since_ms = (int64_t)time(NULL) * 1000 - ago_ms;
+    return since_ms > 0 ? since_ms : 0;
   }
   if (!time_parse(text, &us) && !time_parse(day, &us))
-    return error_set(error,
-                     "--since \"%.40s\" must be how long ago, such as 12h or 7d, or a time "
-                     "like 2026-11-20 or 2026-11-20T07:00:00Z",
-                     text);
-  *ret_ms = us / 1000;
-  return true;
+    cli_refuse(EXIT_USAGE,
+               "--since \"%.40s\" must be how long ago, such as 12h or 7d, or a time "
+               "like 2026-11-20 or 2026-11-20T07:00:00Z",
+               text);
+  return us / 1000;
 }
 
 static int command_cost(struct options *options) {
@@ -241,35 +204,21 @@ static int command_cost(struct options *options) {
       {"jobs", "jobs", true},
       {"measurements", "measurements", true},
   };
-  enum output output;
-  struct error error;
-  int64_t since_ms = 0;
-  int code = output_of(options, &output);
-  if (code != EXIT_OK)
-    return code;
-
+  enum output output = output_of(options);
   const char *since = option_text(options, "since");
-  if (since && !since_parse(since, &since_ms, &error))
-    return cli_fail(EXIT_USAGE, &error);
-
-  char from[24];
-  snprintf(from, sizeof from, "%lld", (long long)since_ms);
-  cleanup_free char *query = cli_query(NULL, "by", by, since ? "from_ms" : NULL, from, NULL),
+  cleanup_free char *from = xasprintf("%lld", since ? (long long)since_ms_of(since) : 0),
+                    *query = cli_query(NULL, "by", by, since ? "from_ms" : NULL, from, NULL),
                     *path = xasprintf("/v1/cost%s", query);
-  cleanup_json json_t *answer = NULL;
-  code = cli_request(options, "GET", path, NULL, &answer);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *answer = cli_request(options, "GET", path, NULL);
 
   const json_t *items = json_object_get(answer, "items");
   if (output == OUTPUT_JSON) {
     cli_print_json(answer);
     return EXIT_OK;
   }
-  output_rows(output, items, columns, ARRAY_LENGTH(columns), stdout);
+  output_rows(output, items, columns, stdout);
   if (output != OUTPUT_CSV)
-    printf("all: %.2f h of device time, %" JSON_INTEGER_FORMAT " jobs\n",
-           json_number_value(json_object_get(answer, "device_seconds")) / 3600,
+    printf("all: %.2f h of device time, %lld jobs\n", json_number(answer, "device_seconds") / 3600,
            cli_integer(answer, "jobs"));
   return EXIT_OK;
 }

@@ -23,10 +23,10 @@
  * begin with '.'. Links in a folder are not followed: one that stays inside leads to a file that is
  * read anyway, and one that leads out is refused. */
 struct names {
-  size_t n, capacity;
+  size_t n;
   char **all;   /* absolute */
   size_t bytes; /* of all of them, as their folders state */
-  size_t n_roots, root_capacity;
+  size_t n_roots;
   char **roots; /* real paths of the folders on the command line, and of the files' folders there */
 };
 
@@ -62,59 +62,56 @@ static void import_release(struct import *import) {
   json_decref(import->body);
 }
 
-static bool names_add(struct names *names, const char *path, off_t size, struct error *error) {
+static void names_add(struct names *names, const char *path, off_t size) {
   for (const char *c = path; *c; c++)
     if ((unsigned char)*c < 0x20 || *c == 0x7f)
-      return error_set(error, "%s: the name has control characters; rename it", path);
+      cli_refuse(EXIT_USAGE, "%s: the name has control characters; rename it", path);
   if (names->n == FILES_MAX)
-    return error_set(error, "more than %d files; import them in parts, one subfolder at a time",
-                     FILES_MAX);
+    cli_refuse(EXIT_USAGE, "more than %d files; import them in parts, one subfolder at a time",
+               FILES_MAX);
   if (size > (off_t)FILE_MAX)
-    return error_set(error, "%s has more than %zu MiB", path, FILE_MAX >> 20);
+    cli_refuse(EXIT_USAGE, "%s has more than %zu MiB", path, FILE_MAX >> 20);
   names->bytes += (size_t)size;
   if (names->bytes > BYTES_MAX)
-    return error_set(error,
-                     "more than %zu MiB of files; import them in parts, one subfolder at a time",
-                     BYTES_MAX >> 20);
-  GROW(names->all, names->n, names->capacity);
-  names->all[names->n++] = xstrdup(path);
-
-  return true;
+    cli_refuse(EXIT_USAGE,
+               "more than %zu MiB of files; import them in parts, one subfolder at a time",
+               BYTES_MAX >> 20);
+  *APPEND(names->all, names->n) = xstrdup(path);
 }
 
-static bool entry_take(FTS *tree, FTSENT *entry, const char *folder, struct names *names,
-                       struct error *error) {
+static void entry_take(FTS *tree, FTSENT *entry, const char *folder, struct names *names) {
   /* A Triton cache holds compiled code beside its tables, gigabytes of it. */
   static const char *const table_ends[] = {".json", ".csv", ".best_config"};
   const char *name = entry->fts_name, *path = entry->fts_path;
   if (entry->fts_level > 0 && name[0] == '.') {
     (void)fts_set(tree, entry, FTS_SKIP);
-    return true;
+    return;
   }
 
   switch (entry->fts_info) {
   case FTS_DNR:
   case FTS_ERR:
   case FTS_NS:
-    return error_set(error, "cannot read %s: %s", path, strerror(entry->fts_errno));
+    cli_refuse(EXIT_USAGE, "cannot read %s: %s", path, strerror(entry->fts_errno));
   case FTS_SL:
   case FTS_SLNONE: {
     cleanup_free char *target = realpath(path, NULL);
     size_t length = string_equal(folder, "/") ? 0 : strlen(folder);
 
     if (!target)
-      return error_set(error, "%s is a link that leads nowhere; remove it", path);
-    return (strncmp(target, folder, length) == 0 && target[length] == '/') ||
-           error_set(error, "%s is a link that leads out of %s; name what it leads to instead",
-                     path, folder);
+      cli_refuse(EXIT_USAGE, "%s is a link that leads nowhere; remove it", path);
+    if (strncmp(target, folder, length) != 0 || target[length] != '/')
+      cli_refuse(EXIT_USAGE, "%s is a link that leads out of %s; name what it leads to instead",
+                 path, folder);
+    return;
   }
   case FTS_F:
     for (size_t i = 0; i < ARRAY_LENGTH(table_ends); i++)
       if (string_ends(name, table_ends[i]))
-        return names_add(names, path, entry->fts_statp->st_size, error);
-    return true;
+        names_add(names, path, entry->fts_statp->st_size);
+    return;
   default:
-    return true;
+    return;
   }
 }
 
@@ -126,12 +123,11 @@ static void root_add(struct names *names, const char *folder) {
   for (size_t i = 0; i < names->n_roots; i++)
     if (string_equal(names->roots[i], folder))
       return;
-  GROW(names->roots, names->n_roots, names->root_capacity);
-  names->roots[names->n_roots++] = xstrdup(folder);
+  *APPEND(names->roots, names->n_roots) = xstrdup(folder);
 }
 
 /* The files of an image are read at once: they have no names of their own. */
-static bool path_collect(const char *path, struct import *import, struct error *error) {
+static void path_collect(const char *path, struct import *import) {
   const struct cache_format *format = import->format;
   struct names *names = &import->names;
   struct stat status;
@@ -140,33 +136,35 @@ static bool path_collect(const char *path, struct import *import, struct error *
   if (is_there)
     folder = realpath(is_folder ? path : dirname(copy), NULL);
   if (!folder)
-    return error_set(error, "cannot read %s: %s", path, strerror(errno));
+    cli_refuse(EXIT_USAGE, "cannot read %s: %s", path, strerror(errno));
 
   root_add(names, folder);
-  if (is_folder && image_is(folder))
-    return image_tables_add(folder, format, folder + 1, &import->files, error);
+  struct error error;
+  if (is_folder && image_is(folder)) {
+    if (!image_tables_add(folder, format, folder + 1, &import->files, &error))
+      cli_fail(EXIT_USAGE, &error);
+    return;
+  }
 
   /* A file keeps its own name even if it is a link, because names of tables have a meaning. */
   if (!is_folder) {
     cleanup_free char *whole =
         xasprintf("%s/%s", string_equal(folder, "/") ? "" : folder, basename(other));
-    return names_add(names, whole, status.st_size, error);
+    names_add(names, whole, status.st_size);
+    return;
   }
 
   size_t before = names->n;
   FTS *tree = fts_open((char *const[]){folder, NULL}, FTS_PHYSICAL | FTS_NOCHDIR, entries_compare);
   if (!tree)
-    return error_set(error, "cannot read %s: %s", folder, strerror(errno));
-  bool ok = true;
-
-  for (FTSENT *entry; ok && (entry = fts_read(tree));)
-    ok = entry_take(tree, entry, folder, names, error);
+    cli_refuse(EXIT_USAGE, "cannot read %s: %s", folder, strerror(errno));
+  for (FTSENT *entry; (entry = fts_read(tree));)
+    entry_take(tree, entry, folder, names);
   fts_close(tree);
-  return ok &&
-         (names->n > before ||
-          error_set(error,
-                    "%s holds no tables: no file that ends in .json, .csv or .best_config%s%s",
-                    folder, format->folder ? "; name " : "", format->folder ? format->folder : ""));
+  if (names->n == before)
+    cli_refuse(EXIT_USAGE,
+               "%s holds no tables: no file that ends in .json, .csv or .best_config%s%s", folder,
+               format->folder ? "; name " : "", format->folder ? format->folder : "");
 }
 
 static int texts_compare(const void *a, const void *b) {
@@ -174,32 +172,30 @@ static int texts_compare(const void *a, const void *b) {
 }
 
 /* Collects all names first, so that errors in a folder are reported before a file is read. */
-static bool files_read(char *const *paths, size_t n_paths, struct import *import,
-                       struct error *error) {
+static void files_read(char *const *paths, size_t n_paths, struct import *import) {
   struct names *names = &import->names;
   for (size_t i = 0; i < n_paths; i++)
-    if (!path_collect(paths[i], import, error))
-      return false;
+    path_collect(paths[i], import);
   if (names->n)
     qsort(names->all, names->n, sizeof *names->all, texts_compare);
 
   for (size_t i = 1; i < names->n; i++)
     if (string_equal(names->all[i - 1], names->all[i]))
-      return error_set(error, "%s is named twice", names->all[i]);
+      cli_refuse(EXIT_USAGE, "%s is named twice", names->all[i]);
 
   struct progress progress = progress_start(stderr, "files", names->n);
-  bool ok = true;
-  for (size_t i = 0; ok && i < names->n; i++) {
+  for (size_t i = 0; i < names->n; i++) {
     char *bytes;
     size_t size;
+    struct error error;
     progress_show(&progress, i, "");
-    ok = file_read(names->all[i], FILE_MAX, &bytes, &size, error);
-    if (ok)
-      cache_files_add(&import->files, names->all[i] + 1, bytes, size);
+    if (!file_read(names->all[i], FILE_MAX, &bytes, &size, &error)) {
+      progress_end(&progress);
+      cli_fail(EXIT_USAGE, &error);
+    }
+    cache_files_add(&import->files, names->all[i] + 1, bytes, size);
   }
-
   progress_end(&progress);
-  return ok;
 }
 
 /* The part of a read file's path that is below its root, which does not depend on this machine.
@@ -220,56 +216,50 @@ static const struct kernel *kernel_of(const struct import *import) {
 
 /* Loads the kernel of --kernel, from a folder or from the server. `client` is NULL with
  * --dry-run. */
-static int kernel_load(struct import *import, struct http_client *client) {
+static void kernel_load(struct import *import, struct http_client *client) {
   const char *place = option_text(import->options, "kernel");
   struct error error;
   if (!place)
-    return EXIT_OK;
-  if (!string_starts(place, "sha256:"))
-    return kernel_folder_load(place, &import->folder, &error) ? EXIT_OK
-                                                              : cli_fail(EXIT_USAGE, &error);
+    return;
+  if (!string_starts(place, "sha256:")) {
+    if (!kernel_folder_load(place, &import->folder, &error))
+      cli_fail(EXIT_USAGE, &error);
+    return;
+  }
   if (!client)
-    return cli_refuse(
+    cli_refuse(
         EXIT_USAGE,
         "--dry-run sends no request, and kernel %.80s is on the server; name the kernel's folder",
         place);
 
-  cleanup_json json_t *answer = NULL;
   cleanup_free char *path = cli_path("/v1/kernels/", place, "");
-  int code = cli_call(client, "GET", path, NULL, &answer);
-  if (code != EXIT_OK ||
-      kernel_parse(json_object_get(answer, "manifest"), &import->registered, &error))
-    return code;
-  error_prefix(&error, "kernel %s: ", place);
-
-  return cli_fail(EXIT_UNREACHABLE, &error);
+  cleanup_json json_t *answer = cli_get(client, path);
+  if (!kernel_parse(json_object_get(answer, "manifest"), &import->registered, &error))
+    cli_fail_in(EXIT_UNREACHABLE, &error, "kernel %s: ", place);
 }
 
 /* The tables' environment, completed and corrected by --environment. A correction is reported. */
-static bool environment_complete(struct import *import, struct error *error) {
-  cleanup_json json_t *stated = NULL, *read = json_copy(import->imported.environment);
-  const char *name;
-  json_t *value;
-  if (!cli_environment(import->options, "environment", &stated, error))
-    return false;
-
-  json_object_foreach (stated, name, value) {
+static void environment_complete(struct import *import) {
+  cleanup_json json_t *stated = cli_environment(import->options, "environment"),
+                      *read = json_copy(import->imported.environment);
+  struct error error;
+  json_members (stated, name, value) {
     const json_t *before = json_object_get(read, name);
     if (before && !json_is_null(before) && !json_equal(before, value)) {
       cleanup_free char *was = json_dumps(before, JSON_ENCODE_ANY),
                         *is = json_dumps(value, JSON_ENCODE_ANY);
       fprintf(stderr, "wavetune: the tables state \"%s\": %s; imported as %s\n", name, was, is);
     }
-    ALWAYS(json_object_set(read, name, value) == 0);
+    json_put(read, name, json_incref(value));
   }
 
-  return environment_parse(read, &import->environment, error) ||
-         error_prefix(error, "the environment: ");
+  if (!environment_parse(read, &import->environment, &error))
+    cli_fail_in(EXIT_USAGE, &error, "the environment: ");
 }
 
 static json_t *entry_json(const struct import *import, const struct imported_entry *entry) {
   json_t *provenance = entry->provenance ? json_copy(entry->provenance) : json_object();
-  const char *source = json_string_value(json_object_get(provenance, "source"));
+  const char *source = json_text(provenance, "source");
   /* The folders above a table are private, and would make the same table differ between machines.
    */
   if (source)
@@ -280,10 +270,8 @@ static json_t *entry_json(const struct import *import, const struct imported_ent
   return json;
 }
 
-static bool body_make(struct import *import, struct error *error) {
-  if (!environment_complete(import, error))
-    return false;
-
+static void body_make(struct import *import) {
+  environment_complete(import);
   json_t *kernels = json_array();
   for (size_t i = 0; i < import->imported.n_kernels; i++) {
     const struct imported_kernel *kernel = &import->imported.kernels[i];
@@ -303,21 +291,21 @@ static bool body_make(struct import *import, struct error *error) {
   ALWAYS(import->body != NULL);
 
   size_t size = json_dumpb(import->body, NULL, 0, JSON_COMPACT);
-  return size <= BODY_MAX ||
-         error_set(error,
-                   "the tables make %zu MiB of JSON, and the server accepts %zu; import them in "
-                   "parts",
-                   size >> 20, BODY_MAX >> 20);
+  if (size > BODY_MAX)
+    cli_refuse(EXIT_USAGE,
+               "the tables make %zu MiB of JSON, and the server accepts %zu; import them in parts",
+               size >> 20, BODY_MAX >> 20);
 }
 
 /* The members of the server's answer that are known without the server. */
-static bool dry_answer(const struct import *import, json_t **ret_answer, struct error *error) {
-  cleanup_json json_t *kernels = json_array();
+static json_t *dry_answer(const struct import *import) {
+  json_t *kernels = json_array();
+  struct error error;
   for (size_t i = 0; i < import->imported.n_kernels; i++) {
     const struct imported_kernel *imported = &import->imported.kernels[i];
     cleanup_kernel struct kernel *external = NULL;
-    if (imported->manifest && !kernel_parse(imported->manifest, &external, error))
-      return false;
+    if (imported->manifest && !kernel_parse(imported->manifest, &external, &error))
+      cli_fail(EXIT_USAGE, &error);
     const struct kernel *kernel = external ? external : kernel_of(import);
     struct digest hash = external ? external->hash : imported->hash;
     json_push(kernels,
@@ -325,19 +313,17 @@ static bool dry_answer(const struct import *import, json_t **ret_answer, struct 
                         kernel ? kernel->name : "", "entries", (json_int_t)imported->n_entries));
   }
 
-  *ret_answer = json_pack("{s:s, s:o, s:o, s:s, s:O}", "format", import->format->name,
-                          "environment", environment_to_json(&import->environment), "missing",
-                          environment_missing(&import->environment), "tag",
-                          option_text(import->options, "tag"), "kernels", kernels);
-  ALWAYS(*ret_answer != NULL);
-
-  return true;
+  json_t *answer = json_pack("{s:s, s:o, s:o, s:s, s:o}", "format", import->format->name,
+                             "environment", environment_to_json(&import->environment), "missing",
+                             environment_missing(&import->environment), "tag",
+                             option_text(import->options, "tag"), "kernels", kernels);
+  ALWAYS(answer != NULL);
+  return answer;
 }
 
 static int command_import(struct options *options) {
-  static const struct cli_column columns[] = {
-      {"kernel", "kernel"}, {"entries", "entries", true}, {"name", "name"}};
-  __attribute__((cleanup(import_release))) struct import import = {.options = options};
+  static const struct cli_column columns[] = {{"kernel"}, {"entries", "entries", true}, {"name"}};
+  cleanup_by(import_release) struct import import = {.options = options};
   cleanup_http_client struct http_client *client = NULL;
   cleanup_json json_t *answer = NULL;
   char *const *arguments;
@@ -345,39 +331,35 @@ static int command_import(struct options *options) {
   size_t n = options_arguments(options, &arguments);
   bool is_dry = option_flag(options, "dry-run");
   if (n < 2)
-    return cli_refuse(
-        EXIT_USAGE,
-        "name a format and at least one file or folder, e.g. wavetune import dejavu FOLDER");
+    cli_refuse(EXIT_USAGE,
+               "name a format and at least one file or folder, e.g. wavetune import dejavu FOLDER");
   if (!cache_format_find(arguments[0], &import.format, &error))
-    return cli_fail(EXIT_USAGE, &error);
-  if (!is_dry && !(client = cli_connect(options)))
-    return EXIT_USAGE;
-  int code = kernel_load(&import, client);
-  if (code != EXIT_OK)
-    return code;
+    cli_fail(EXIT_USAGE, &error);
+  if (!is_dry)
+    client = cli_connect(options);
+  kernel_load(&import, client);
 
   struct import_request request = {.files = &import.files, .kernel = kernel_of(&import)};
-  if (!files_read(arguments + 1, n - 1, &import, &error))
-    return cli_fail(EXIT_USAGE, &error);
+  files_read(arguments + 1, n - 1, &import);
   if (!cache_format_read(import.format, &request, &import.imported, &error)) {
     /* An error begins with the file's path; the shorter local name leaves room for the rest. */
     const char *local = local_name(&import.names, error.message);
     memmove(error.message, local, strlen(local) + 1);
-    return cli_fail(EXIT_USAGE, &error);
+    cli_fail(EXIT_USAGE, &error);
   }
 
-  if (!body_make(&import, &error) || (is_dry && !dry_answer(&import, &answer, &error)))
-    return cli_fail(EXIT_USAGE, &error);
-  if (!is_dry &&
-      !http_json(client, "POST", "/v1/imports", import.body, TIMEOUT_MS, &answer, &error))
-    return cli_failed(&error);
+  body_make(&import);
+  if (is_dry)
+    answer = dry_answer(&import);
+  else if (!http_json(client, "POST", "/v1/imports", import.body, TIMEOUT_MS, &answer, &error))
+    cli_failed(&error);
 
   if (option_flag(options, "json")) {
     cli_print_json(answer);
     return EXIT_OK;
   }
 
-  cli_print_table(json_object_get(answer, "kernels"), columns, ARRAY_LENGTH(columns));
+  cli_print_table(json_object_get(answer, "kernels"), columns);
   cleanup_free char *environment = environment_format(&import.environment),
                     *missing = json_texts_join(json_object_get(answer, "missing"), ", ");
   printf("for %s, tag %s\n", environment, option_text(options, "tag"));
@@ -386,10 +368,8 @@ static int command_import(struct options *options) {
   if (is_dry)
     puts("nothing was sent (--dry-run)");
   else
-    printf("%" JSON_INTEGER_FORMAT " added, %" JSON_INTEGER_FORMAT " changed, %" JSON_INTEGER_FORMAT
-           " known\n",
-           cli_integer(answer, "added"), cli_integer(answer, "changed"),
-           cli_integer(answer, "known"));
+    printf("%lld added, %lld changed, %lld known\n", cli_integer(answer, "added"),
+           cli_integer(answer, "changed"), cli_integer(answer, "known"));
 
   return EXIT_OK;
 }
@@ -402,19 +382,17 @@ static char *format_first_ms(const json_t *ms) {
 }
 
 static int command_imports(struct options *options) {
-  static const char *const filters[][2] = {
-      {"kernel", "kernel"}, {"format", "format"}, {"tag", "tag"}};
-  static const struct cli_column columns[] = {{"name", "name"},
+  static const struct cli_column columns[] = {{"name"},
                                               {"key", "key", false, format_spaced},
                                               {"config", "config", false, format_spaced},
                                               {"ms", "ms", true, format_first_ms},
-                                              {"tag", "tag"},
-                                              {"format", "format"},
+                                              {"tag"},
+                                              {"format"},
                                               {"imported", "imported_at"}};
-  cleanup_json json_t *members = cli_options_json(options, filters, ARRAY_LENGTH(filters));
+  cleanup_json json_t *members = cli_options_json(options, "kernel", "format", "tag", NULL);
   cleanup_free char *query = cli_query(members, NULL), *path = xasprintf("/v1/imports%s", query);
 
-  return cli_print_list(options, path, columns, ARRAY_LENGTH(columns));
+  return cli_print_list(options, path, columns);
 }
 
 static const struct option_spec import_options[] = {

@@ -7,19 +7,15 @@
 #define JOBS_PER_REQUEST 1000
 
 /* Jobs without their keys: the members that all jobs of one call share. */
-static bool job_template(const struct options *options, const struct kernel_folder *folder,
-                         json_t **ret_job, struct error *error) {
-  static const char *const texts[][2] = {{"tag", "tag"}, {"run", "run"}};
-  cleanup_json json_t *environment = NULL,
-                      *job = cli_options_json(options, texts, ARRAY_LENGTH(texts));
+static json_t *job_template(const struct options *options, const struct kernel_folder *folder) {
+  json_t *job = cli_options_json(options, "tag", "run", NULL);
   const char *regime = option_text(options, "regime"), *strategy = option_text(options, "search");
   json_int_t budget = option_integer(options, "budget"), trials = option_integer(options, "trials"),
              devices = option_integer(options, "final-devices");
-  if (!cli_environment(options, "environment", &environment, error))
-    return false;
+  cleanup_json json_t *environment = cli_environment(options, "environment");
   if (!strategy != !trials)
-    return error_set(
-        error,
+    cli_refuse(
+        EXIT_USAGE,
         "--search STRATEGY and --trials N go together: a search ends when its trials are used");
 
   json_put(job, "kernel", json_digest_text(&folder->kernel->hash));
@@ -36,9 +32,7 @@ static bool job_template(const struct options *options, const struct kernel_fold
         json_pack("{s:o, s:I}", "strategy", option_text_json(options, "search"), "trials", trials));
   if (devices > 1)
     json_put(job, "finals", json_pack("{s:I}", "devices", devices));
-  *ret_job = TAKE(job);
-
-  return true;
+  return job;
 }
 
 static void job_append(json_t *jobs, const json_t *template, const struct key *key) {
@@ -48,26 +42,24 @@ static void job_append(json_t *jobs, const json_t *template, const struct key *k
 }
 
 /* Keys from --key and from the lines of --keys FILE, each a JSON object. */
-static bool jobs_collect(const struct options *options, const struct kernel_folder *folder,
-                         json_t **ret_jobs, struct error *error) {
+static json_t *jobs_collect(const struct options *options, const struct kernel_folder *folder) {
   const char *const *names = (const char *const *)folder->kernel->key_names, *const * texts;
   const char *file = option_text(options, "keys");
   size_t n_names = folder->kernel->n_key_names, n = option_list(options, "key", &texts);
-  cleanup_json json_t *template = NULL, *jobs = json_array();
-  if (!job_template(options, folder, &template, error))
-    return false;
-
+  cleanup_json json_t *template = job_template(options, folder);
+  json_t *jobs = json_array();
+  struct error error;
   for (size_t i = 0; i < n; i++) {
     cleanup_key struct key key = {0};
-    if (!key_parse_text(texts[i], names, n_names, &key, error))
-      return error_prefix(error, "--key %s: ", texts[i]);
+    if (!key_parse_text(texts[i], names, n_names, &key, &error))
+      cli_fail_in(EXIT_USAGE, &error, "--key %s: ", texts[i]);
     job_append(jobs, template, &key);
   }
 
   cleanup_free char *text = NULL;
   size_t size, line_number = 0;
-  if (file && !file_read(file, 64 << 20, &text, &size, error))
-    return false;
+  if (file && !file_read(file, 64 << 20, &text, &size, &error))
+    cli_fail(EXIT_USAGE, &error);
   char *rest = text;
 
   for (char *line; (line = strsep(&rest, "\n"));) {
@@ -76,32 +68,30 @@ static bool jobs_collect(const struct options *options, const struct kernel_fold
     line_number++;
     if (line[strspn(line, " \t\r")] == '\0')
       continue;
-    if (!json_parse(line, strlen(line), &json, error) ||
-        !key_parse(json, names, n_names, &key, error))
-      return error_prefix(error, "%s:%zu: ", file, line_number);
+    if (!json_parse(line, strlen(line), &json, &error) ||
+        !key_parse(json, names, n_names, &key, &error)) {
+      cli_fail_in(EXIT_USAGE, &error, "%s:%zu: ", file, line_number);
+    }
     job_append(jobs, template, &key);
   }
 
   if (json_array_size(jobs) == 0)
-    return error_set(error, "no key to tune for: give --key NAME=VALUE,… (several times for "
-                            "several jobs) or --keys FILE");
-  *ret_jobs = TAKE(jobs);
-
-  return true;
+    cli_refuse(EXIT_USAGE, "no key to tune for: give --key NAME=VALUE,… (several times for several "
+                           "jobs) or --keys FILE");
+  return jobs;
 }
 
-static int jobs_post(struct http_client *client, const json_t *jobs, json_t *answers) {
+static json_t *jobs_post(struct http_client *client, const json_t *jobs) {
+  json_t *answers = json_array();
   for (size_t start = 0; start < json_array_size(jobs); start += JOBS_PER_REQUEST) {
     json_t *batch = json_array();
     for (size_t i = start; i < json_array_size(jobs) && i < start + JOBS_PER_REQUEST; i++)
       json_array_append(batch, json_array_get(jobs, i));
-    cleanup_json json_t *body = json_pack("{s:o}", "jobs", batch), *answer = NULL;
-    int code = cli_call(client, "POST", "/v1/jobs", body, &answer);
-    if (code != EXIT_OK)
-      return code;
+    cleanup_json json_t *body = json_pack("{s:o}", "jobs", batch),
+                        *answer = cli_call(client, "POST", "/v1/jobs", body);
     json_array_extend(answers, json_object_get(answer, "jobs"));
   }
-  return EXIT_OK;
+  return answers;
 }
 
 /* Warns of a job that no live agent can run: otherwise it, and --wait, would wait silently. */
@@ -114,8 +104,8 @@ static void unmatched_warn(const json_t *answer) {
 
   fprintf(stderr, "wavetune: no live agent matches job %s", cli_member(answer, "job"));
   if (refusing) {
-    fprintf(stderr, "; %" JSON_INTEGER_FORMAT " would, but are not given it: %s\n",
-            cli_integer(refusing, "agents"), cli_member(refusing, "reason"));
+    fprintf(stderr, "; %lld would, but are not given it: %s\n", cli_integer(refusing, "agents"),
+            cli_member(refusing, "reason"));
     return;
   }
 
@@ -133,32 +123,22 @@ static int command_submit(struct options *options) {
       cli_arguments(options, 1, "name one kernel folder, e.g. kernels/softmax:fused");
   struct error error;
   cleanup_kernel_folder struct kernel_folder *folder = NULL;
-  cleanup_json json_t *jobs = NULL, *answers = json_array();
-  if (!place)
-    return EXIT_USAGE;
-  if (!kernel_folder_load(*place, &folder, &error) || !jobs_collect(options, folder, &jobs, &error))
-    return cli_fail(EXIT_USAGE, &error);
+  if (!kernel_folder_load(*place, &folder, &error))
+    cli_fail(EXIT_USAGE, &error);
 
+  cleanup_json json_t *jobs = jobs_collect(options, folder);
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
-  int code = kernel_push(client, folder);
-  if (code == EXIT_OK)
-    code = jobs_post(client, jobs, answers);
-  if (code != EXIT_OK)
-    return code;
-
+  kernel_push(client, folder);
+  cleanup_json json_t *answers = jobs_post(client, jobs);
   bool as_json = option_flag(options, "json"), is_waiting = option_flag(options, "wait");
   if (as_json && !is_waiting)
     cli_print_json(answers);
-  size_t index;
-  json_t *answer;
 
-  json_array_foreach (answers, index, answer) {
+  json_elements (answers, index, answer) {
     if (!as_json)
-      printf("job %s  %s  %" JSON_INTEGER_FORMAT " configs  %s\n", cli_member(answer, "job"),
-             json_is_true(json_object_get(answer, "created")) ? "new" : "known",
-             cli_integer(answer, "configs"), cli_member(answer, "state"));
+      printf("job %s  %s  %lld configs  %s\n", cli_member(answer, "job"),
+             json_flag(answer, "created") ? "new" : "known", cli_integer(answer, "configs"),
+             cli_member(answer, "state"));
     unmatched_warn(answer);
   }
 
@@ -172,41 +152,38 @@ static char *format_seconds(const json_t *ms) {
 
 static int command_demand(struct options *options) {
   static const struct cli_column columns[] = {{"kernel", "name"},
-                                              {"key", "key"},
-                                              {"tag", "tag"},
+                                              {"key"},
+                                              {"tag"},
                                               {"misses", "misses", true},
                                               {"hits", "hits", true},
                                               {"saved s", "saved_ms", true, format_seconds},
-                                              {"environment", "environment"},
+                                              {"environment"},
                                               {"refused", "refused", false, cli_format_or_dash}};
   static const struct cli_column missed[] = {{"function", "name"},
-                                             {"key", "key"},
-                                             {"tag", "tag"},
+                                             {"key"},
+                                             {"tag"},
                                              {"misses", "misses", true},
                                              {"saved s", "saved_ms", true, format_seconds},
                                              {"captured", "capture", true, cli_format_or_dash},
-                                             {"environment", "environment"},
-                                             {"why", "why"}};
+                                             {"environment"},
+                                             {"why"}};
   json_int_t top = option_integer(options, "queue");
-  cleanup_json json_t *answer = NULL, *body = top ? json_pack("{s:I}", "top", top) : NULL;
-  int code = top ? cli_request(options, "POST", "/v1/demand/queue", body, &answer)
-                 : cli_request(options, "GET", "/v1/demand?limit=1000", NULL, &answer);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *body = top ? json_pack("{s:I}", "top", top) : NULL,
+                      *answer = top ? cli_request(options, "POST", "/v1/demand/queue", body)
+                                    : cli_request(options, "GET", "/v1/demand?limit=1000", NULL);
 
-  const json_t *items = json_object_get(answer, "items"), *item;
-  size_t index;
+  const json_t *items = json_object_get(answer, "items");
   if (option_flag(options, "json"))
     cli_print_json(items);
   else if (!top) {
     const json_t *misses = json_object_get(answer, "missed");
-    cli_print_table(items, columns, ARRAY_LENGTH(columns));
+    cli_print_table(items, columns);
     if (json_array_size(misses)) {
       printf("\nprograms that start tuned had no config for:\n");
-      cli_print_table(misses, missed, ARRAY_LENGTH(missed));
+      cli_print_table(misses, missed);
     }
   } else
-    json_array_foreach (items, index, item) {
+    json_elements (items, index, item) {
       const char *job = cli_member(item, "job"), *refused = cli_member(item, "refused");
       cleanup_free char *key = cli_compact(item, "key");
       printf("%s%s  %s %s%s%s\n", *job ? "job " : "refused", job, cli_member(item, "name"), key,

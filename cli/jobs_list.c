@@ -8,23 +8,30 @@
 #define WATCH_EVERY_US 2000000
 #define SHOWN_MAX 20 /* retried jobs that are printed one by one */
 
-const char *const job_filters[4][2] = {
-    {"tag", "tag"}, {"run", "run"}, {"kernel", "kernel"}, {"user", "user"}};
+/* The options that select jobs, and the members of a request that they are. */
+#define OPTIONS_OF_JOBS                                                                            \
+  CLI_TEXT("tag", "TAG", "only jobs with this tag"),                                               \
+      CLI_TEXT("run", "RUN", "only jobs of this run"),                                             \
+      CLI_TEXT("kernel", "NAME|HASH", "only jobs of this kernel"),                                 \
+      CLI_TEXT("user", "NAME", "only jobs that the token of this name submitted")
+static json_t *filters_of(const struct options *options) {
+  return cli_options_json(options, "tag", "run", "kernel", "user", NULL);
+}
 
 static const struct cli_column columns[] = {
     {"job", "job", true},
     {"kernel", "name"},
-    {"key", "key"},
-    {"tag", "tag"},
-    {"run", "run"},
-    {"state", "state"},
+    {"key"},
+    {"tag"},
+    {"run"},
+    {"state"},
     {"measured", "measured", true},
     {"configs", "configs", true},
     {"by", "submitted_by"},
     {"made", "created_at", .is_wide = true},
     {"finished", "finished_at", .is_wide = true},
     {"device s", "spent_device_seconds", true, .is_wide = true},
-    {"reason", "reason", .is_wide = true}};
+    {"reason", .is_wide = true}};
 
 /* Columns that --sort knows: their names are those of the table, and some that it does not show. */
 static const char *const sort_columns[][2] = {{"job", "job"},
@@ -45,26 +52,21 @@ struct sort {
   bool is_descending;
 };
 
-static int sort_parse(const struct options *options, struct sort *ret) {
+static struct sort sort_of_options(const struct options *options) {
   const char *text = option_text(options, "sort");
-  *ret = (struct sort){0};
   if (!text)
-    return EXIT_OK;
+    return (struct sort){0};
 
-  ret->is_descending = text[0] == '-';
-  text += ret->is_descending;
+  bool is_descending = text[0] == '-';
+  text += is_descending;
   for (size_t i = 0; i < ARRAY_LENGTH(sort_columns); i++)
-    if (string_equal(sort_columns[i][0], text)) {
-      ret->member = sort_columns[i][1];
-      return EXIT_OK;
-    }
+    if (string_equal(sort_columns[i][0], text))
+      return (struct sort){sort_columns[i][1], is_descending};
 
   cleanup_free char *known = xstrdup(sort_columns[0][0]);
-  for (size_t i = 1; i < ARRAY_LENGTH(sort_columns); i++) {
-    cleanup_free char *before = known;
-    known = xasprintf("%s, %s", before, sort_columns[i][0]);
-  }
-  return cli_refuse(EXIT_USAGE, "--sort %.40s: the columns are %s", text, known);
+  for (size_t i = 1; i < ARRAY_LENGTH(sort_columns); i++)
+    text_append(&known, ", %s", sort_columns[i][0]);
+  cli_refuse(EXIT_USAGE, "--sort %.40s: the columns are %s", text, known);
 }
 
 struct sorted {
@@ -109,28 +111,22 @@ static void jobs_sort(json_t *jobs, const struct sort *sort, size_t most) {
 }
 
 /* The selected jobs, sorted and limited. */
-static int jobs_get(struct http_client *client, const struct options *options,
-                    const struct sort *sort, json_t **ret_jobs) {
+static json_t *jobs_get(struct http_client *client, const struct options *options,
+                        const struct sort *sort) {
   size_t limit = (size_t)option_integer(options, "limit"), most = limit ? limit : SIZE_MAX;
-  cleanup_json json_t *members = cli_options_json(options, job_filters, ARRAY_LENGTH(job_filters)),
-                      *jobs = NULL, *state = option_text_json(options, "state");
+  cleanup_json json_t *members = filters_of(options), *state = option_text_json(options, "state");
   if (state)
     json_object_set(members, "state", state);
   cleanup_free char *query = cli_query(members, NULL), *path = xasprintf("/v1/jobs%s", query);
-  int code = cli_list_first(client, path, sort->member ? SIZE_MAX : most, &jobs);
-  if (code != EXIT_OK)
-    return code;
+  json_t *jobs = cli_list_first(client, path, sort->member ? SIZE_MAX : most);
   if (sort->member)
     jobs_sort(jobs, sort, most);
-  *ret_jobs = TAKE(jobs);
-  return EXIT_OK;
+  return jobs;
 }
 
 /* Prints the jobs whose state or measurements changed since they were printed last, a line each. */
 static void changes_print(const json_t *jobs, json_t *printed, bool as_json) {
-  size_t index;
-  json_t *job;
-  json_array_foreach (jobs, index, job) {
+  json_elements (jobs, index, job) {
     const char *id = cli_member(job, "job"), *state = cli_member(job, "state");
     if (string_equal(cli_member(printed, id), state))
       continue;
@@ -141,16 +137,14 @@ static void changes_print(const json_t *jobs, json_t *printed, bool as_json) {
       continue;
     }
     cleanup_free char *key = cli_compact(job, "key");
-    printf("job %s  %s  %s  %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT "  %s\n", id,
-           cli_member(job, "name"), key, cli_integer(job, "measured"), cli_integer(job, "configs"),
-           state);
+    printf("job %s  %s  %s  %lld of %lld  %s\n", id, cli_member(job, "name"), key,
+           cli_integer(job, "measured"), cli_integer(job, "configs"), state);
   }
 }
 
 static size_t count_open(const json_t *jobs) {
-  size_t n = 0, index;
-  const json_t *job;
-  json_array_foreach (jobs, index, job)
+  size_t n = 0;
+  json_elements (jobs, index, job)
     n += string_equal(cli_member(job, "state"), "queued") ||
          string_equal(cli_member(job, "state"), "running");
   return n;
@@ -163,15 +157,11 @@ static int jobs_watch(struct http_client *client, const struct options *options,
   bool as_json = output == OUTPUT_JSON, is_drawn = output <= OUTPUT_WIDE && isatty(fileno(stdout));
   cleanup_json json_t *printed = json_object();
   for (;;) {
-    cleanup_json json_t *jobs = NULL;
-    int code = jobs_get(client, options, sort, &jobs);
-    if (code != EXIT_OK)
-      return code;
-
+    cleanup_json json_t *jobs = jobs_get(client, options, sort);
     size_t n_open = count_open(jobs);
     if (is_drawn) {
       fputs("\x1b[H\x1b[2J", stdout);
-      output_rows(output, jobs, columns, ARRAY_LENGTH(columns), stdout);
+      output_rows(output, jobs, columns, stdout);
       printf("\n%zu of %zu jobs have ended\n", json_array_size(jobs) - n_open,
              json_array_size(jobs));
     } else {
@@ -184,118 +174,83 @@ static int jobs_watch(struct http_client *client, const struct options *options,
 }
 
 static int command_jobs(struct options *options) {
-  struct sort sort;
-  enum output output;
-  int code = sort_parse(options, &sort);
-  if (code == EXIT_OK)
-    code = output_of(options, &output);
-  if (code != EXIT_OK)
-    return code;
+  struct sort sort = sort_of_options(options);
+  enum output output = output_of(options);
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
   if (option_flag(options, "watch"))
     return jobs_watch(client, options, &sort, output);
 
-  cleanup_json json_t *jobs = NULL;
-  code = jobs_get(client, options, &sort, &jobs);
-  if (code != EXIT_OK)
-    return code;
-  output_rows(output, jobs, columns, ARRAY_LENGTH(columns), stdout);
+  cleanup_json json_t *jobs = jobs_get(client, options, &sort);
+  output_rows(output, jobs, columns, stdout);
   return EXIT_OK;
 }
 
 /* The body that selects jobs, by the arguments or by filters. */
-static int selection_body(const struct options *options, json_t **ret_body) {
+static json_t *selection_body(const struct options *options) {
   char *const *ids;
   size_t n = options_arguments(options, &ids);
-  cleanup_json json_t *body = cli_options_json(options, job_filters, ARRAY_LENGTH(job_filters));
+  json_t *body = filters_of(options);
   size_t n_filters = json_object_size(body);
   if (!n == !n_filters)
-    return cli_refuse(EXIT_USAGE, "name jobs by their ids, as `wavetune jobs` prints them, or "
-                                  "select them with --tag, --run, --kernel and --user");
+    cli_refuse(EXIT_USAGE, "name jobs by their ids, as `wavetune jobs` prints them, or "
+                           "select them with --tag, --run, --kernel and --user");
 
   json_t *jobs = n ? json_array() : NULL;
   for (size_t i = 0; i < n; i++)
-    if (ids[i][0] && ids[i][strspn(ids[i], "0123456789")] == '\0') {
+    if (ids[i][0] && ids[i][strspn(ids[i], "0123456789")] == '\0')
       json_push(jobs, json_string(ids[i]));
-    } else {
-      json_decref(jobs);
-      return cli_refuse(EXIT_USAGE, "\"%.40s\" is not the id of a job", ids[i]);
-    }
+    else
+      cli_refuse(EXIT_USAGE, "\"%.40s\" is not the id of a job", ids[i]);
   if (jobs)
     json_put(body, "jobs", jobs);
   if (option_flag(options, "any"))
     json_put(body, "any", json_true());
-  *ret_body = TAKE(body);
-  return EXIT_OK;
+  return body;
 }
 
 /* Asks before more than one job is changed. Without a terminal there is no answer: then --yes is
  * needed. */
-static int confirm(const struct options *options, const char *verb, json_int_t n) {
+static void confirm(const struct options *options, const char *verb, json_int_t n) {
   char answer[16];
   if (n <= 1 || option_flag(options, "yes"))
-    return EXIT_OK;
+    return;
   if (!isatty(fileno(stdin)))
-    return cli_refuse(EXIT_USAGE, "this would %s %lld jobs; add --yes to do it", verb,
-                      (long long)n);
+    cli_refuse(EXIT_USAGE, "this would %s %lld jobs; add --yes to do it", verb, (long long)n);
   fprintf(stderr, "%s %lld jobs? [y/N] ", verb, (long long)n);
-  if (fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
-    return EXIT_OK;
-  return cli_refuse(EXIT_FAILED, "nothing was done");
+  if (!fgets(answer, sizeof answer, stdin) || (answer[0] != 'y' && answer[0] != 'Y'))
+    cli_refuse(EXIT_FAILED, "nothing was done");
 }
 
-/* Counts the selected jobs, and adds the newest of them as the last one to the body, so that no job
- * that is submitted meanwhile is changed. */
-static int selection_count(struct http_client *client, json_t *body, const char *path,
-                           const char *member, json_int_t *ret_n) {
-  cleanup_json json_t *answer = NULL;
+/* Reads the selection, and asks before more than one job is changed. The body gets the newest of
+ * the selected jobs as the last one, so that no job that is submitted meanwhile is changed.
+ * `counted`: the member of the route's answer that has their number. */
+static json_t *selection_begin(struct options *options, const char *path, const char *counted,
+                               const char *verb, struct http_client **ret_client) {
+  json_t *body = selection_body(options);
+  *ret_client = cli_connect(options);
   json_put(body, "dry_run", json_true());
-  int code = cli_call(client, "POST", path, body, &answer);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *answer = cli_call(*ret_client, "POST", path, body);
 
   const char *newest = cli_member(answer, "newest");
-  *ret_n = cli_integer(answer, member);
   json_put(body, "dry_run", json_false());
   if (*newest)
     json_put(body, "up_to", json_string(newest));
-  return EXIT_OK;
-}
-
-/* Reads the selection, and asks before more than one job is changed. `counted`: the member of the
- * route's answer that has their number. */
-static int selection_begin(struct options *options, const char *path, const char *counted,
-                           const char *verb, json_t **ret_body, struct http_client **ret_client) {
-  json_int_t n = 0;
-  int code = selection_body(options, ret_body);
-  if (code != EXIT_OK)
-    return code;
-  *ret_client = cli_connect(options);
-  if (!*ret_client)
-    return EXIT_USAGE;
-  code = selection_count(*ret_client, *ret_body, path, counted, &n);
-  return code == EXIT_OK ? confirm(options, verb, n) : code;
+  confirm(options, verb, cli_integer(answer, counted));
+  return body;
 }
 
 static int command_cancel(struct options *options) {
-  cleanup_json json_t *body = NULL;
   cleanup_http_client struct http_client *client = NULL;
+  cleanup_json json_t *body =
+      selection_begin(options, "/v1/jobs/cancel", "cancelled", "cancel", &client);
   json_int_t cancelled = 0, ended = 0;
-  int code = selection_begin(options, "/v1/jobs/cancel", "cancelled", "cancel", &body, &client);
 
-  for (bool is_more = true; code == EXIT_OK && is_more;) {
-    cleanup_json json_t *answer = NULL;
-    code = cli_call(client, "POST", "/v1/jobs/cancel", body, &answer);
-    if (code != EXIT_OK)
-      break;
+  for (bool is_more = true; is_more;) {
+    cleanup_json json_t *answer = cli_call(client, "POST", "/v1/jobs/cancel", body);
     cancelled += cli_integer(answer, "cancelled");
     ended = cli_integer(answer, "ended") - (cancelled - cli_integer(answer, "cancelled"));
-    is_more = json_is_true(json_object_get(answer, "more"));
+    is_more = json_flag(answer, "more");
   }
-  if (code != EXIT_OK)
-    return code;
 
   if (option_flag(options, "json")) {
     cleanup_json json_t *answer = json_pack("{s:I, s:I}", "cancelled", cancelled, "ended", ended);
@@ -307,12 +262,9 @@ static int command_cancel(struct options *options) {
 }
 
 /* Retries all selected jobs, by the server's batches. */
-static int retry_all(struct http_client *client, json_t *body, json_t *retried, json_t *refused) {
+static void retry_all(struct http_client *client, json_t *body, json_t *retried, json_t *refused) {
   for (bool is_more = true; is_more;) {
-    cleanup_json json_t *answer = NULL;
-    int code = cli_call(client, "POST", "/v1/jobs/retry", body, &answer);
-    if (code != EXIT_OK)
-      return code;
+    cleanup_json json_t *answer = cli_call(client, "POST", "/v1/jobs/retry", body);
     json_array_extend(retried, json_object_get(answer, "retried"));
     json_array_extend(refused, json_object_get(answer, "refused"));
     json_t *next = json_object_get(answer, "next");
@@ -320,38 +272,32 @@ static int retry_all(struct http_client *client, json_t *body, json_t *retried, 
     if (is_more)
       json_object_set(body, "after", next);
   }
-  return EXIT_OK;
 }
 
 static int command_retry(struct options *options) {
-  cleanup_json json_t *body = NULL, *retried = json_array(), *refused = json_array();
-  bool as_json = option_flag(options, "json"), is_waiting = option_flag(options, "wait");
   cleanup_http_client struct http_client *client = NULL;
-  size_t index;
-  json_t *one;
-  int code = selection_begin(options, "/v1/jobs/retry", "retriable", "retry", &body, &client);
-  if (code == EXIT_OK)
-    code = retry_all(client, body, retried, refused);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *retried = json_array(), *refused = json_array(),
+                      *body =
+                          selection_begin(options, "/v1/jobs/retry", "retriable", "retry", &client);
+  bool as_json = option_flag(options, "json"), is_waiting = option_flag(options, "wait");
+  retry_all(client, body, retried, refused);
 
   if (as_json && !is_waiting) {
     cleanup_json json_t *answer = json_pack("{s:O, s:O}", "retried", retried, "refused", refused);
     cli_print_json(answer);
   } else if (!as_json) {
-    json_array_foreach (retried, index, one)
+    json_elements (retried, index, one)
       if (index < SHOWN_MAX)
         printf("job %s  again as job %s  %s\n", cli_member(one, "job"), cli_member(one, "as"),
-               json_is_true(json_object_get(one, "created")) ? "new" : "known");
+               json_flag(one, "created") ? "new" : "known");
     printf("%zu tried again, %zu refused\n", json_array_size(retried), json_array_size(refused));
   }
-  json_array_foreach (refused, index, one)
+  json_elements (refused, index, one)
     fprintf(stderr, "wavetune: job %s is not tried again: %s\n", cli_member(one, "job"),
             cli_member(one, "reason"));
   fflush(stdout);
 
-  if (is_waiting)
-    code = jobs_await(client, options, retried, "as");
+  int code = is_waiting ? jobs_await(client, options, retried, "as") : EXIT_OK;
   return code != EXIT_OK ? code : json_array_size(refused) ? EXIT_FAILED : EXIT_OK;
 }
 

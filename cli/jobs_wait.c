@@ -26,23 +26,23 @@ static bool is_over(const struct follow *follow) {
 }
 
 /* A request that outlasts a restart of the server: tries again until no answer came for
- * patience_ms. */
-static int follow_call(struct follow *follow, const char *method, const char *path,
-                       const json_t *body, json_t **ret_answer) {
+ * patience_ms, which ends the program. False: --timeout has ended. */
+static bool follow_call(struct follow *follow, const char *method, const char *path,
+                        const json_t *body, json_t **ret_answer) {
   for (bool is_away = false;; is_away = true) {
     struct error error;
     if (http_json(follow->client, method, path, body, 0, ret_answer, &error)) {
       follow->answered_ms = clock_monotonic_ms();
-      return EXIT_OK;
+      return true;
     }
 
     int64_t left_ms = follow->answered_ms + follow->patience_ms - clock_monotonic_ms();
     if (!is_away)
       progress_end(&follow->progress);
     if (error_exit_code(error.kind) != EXIT_UNREACHABLE || left_ms <= 0)
-      return cli_failed(&error);
+      cli_failed(&error);
     if (is_over(follow))
-      return EXIT_TIMEOUT;
+      return false;
     if (!is_away)
       fprintf(stderr, "wavetune: %s; trying again for %lld s\n", error.message,
               (long long)(left_ms + 999) / 1000);
@@ -55,9 +55,9 @@ static bool is_final(const char *state) {
          string_equal(state, "cancelled");
 }
 
-/* Follows one job to its end. *ret_job is its final summary. */
-static int job_follow(struct http_client *client, const struct options *options, const char *job,
-                      int64_t until_ms, json_t **ret_job) {
+/* Follows one job to its end. *ret_job is its final summary. False: --timeout has ended. */
+static bool job_follow(struct http_client *client, const struct options *options, const char *job,
+                       int64_t until_ms, json_t **ret_job) {
   cleanup_free char *job_path = xasprintf("/v1/jobs/%s", job), *after = xstrdup("0"), *name = NULL;
   struct follow follow = {.client = client,
                           .patience_ms = option_integer(options, "patience") * 1000,
@@ -66,9 +66,8 @@ static int job_follow(struct http_client *client, const struct options *options,
 
   for (;;) {
     cleanup_json json_t *summary = NULL, *events = NULL;
-    int code = follow_call(&follow, "GET", job_path, NULL, &summary);
-    if (code != EXIT_OK)
-      return code;
+    if (!follow_call(&follow, "GET", job_path, NULL, &summary))
+      return false;
 
     if (!name) {
       name = xstrdup(cli_member(summary, "name"));
@@ -79,11 +78,11 @@ static int job_follow(struct http_client *client, const struct options *options,
     if (is_final(cli_member(summary, "state"))) {
       progress_end(&follow.progress);
       *ret_job = TAKE(summary);
-      return EXIT_OK;
+      return true;
     }
     if (is_over(&follow)) {
       progress_end(&follow.progress);
-      return EXIT_TIMEOUT;
+      return false;
     }
 
     /* Waits for an event; a progress bar needs the count of measurements more often. */
@@ -92,10 +91,9 @@ static int job_follow(struct http_client *client, const struct options *options,
       wait_s = 1;
     cleanup_free char *path =
         xasprintf("/v1/jobs/%s/events?after=%s&wait=%lld", job, after, (long long)wait_s);
-    code = follow_call(&follow, "GET", path, NULL, &events);
-    if (code != EXIT_OK)
-      return code;
-    const char *next = json_string_value(json_object_get(events, "next"));
+    if (!follow_call(&follow, "GET", path, NULL, &events))
+      return false;
+    const char *next = json_text(events, "next");
     if (next) {
       free(after);
       after = http_escape(next);
@@ -155,8 +153,8 @@ static void crowd_show(struct crowd *crowd, double share) {
           *note ? "; " : "", note);
 }
 
-/* Asks what became of the open jobs. */
-static int crowd_count(struct crowd *crowd) {
+/* Asks what became of the open jobs. False: --timeout has ended. */
+static bool crowd_count(struct crowd *crowd) {
   int64_t measured = 0, configs = 0, newly_ended = 0;
   json_t *still = json_array();
   for (size_t start = 0; start < json_array_size(crowd->open); start += COUNT_JOBS_MAX) {
@@ -164,20 +162,16 @@ static int crowd_count(struct crowd *crowd) {
                         *answer = NULL;
     for (size_t i = start; i < start + COUNT_JOBS_MAX && i < json_array_size(crowd->open); i++)
       json_array_append(ids, json_array_get(crowd->open, i));
-    int code = follow_call(&crowd->follow, "POST", "/v1/jobs/progress", body, &answer);
-    if (code != EXIT_OK) {
+    if (!follow_call(&crowd->follow, "POST", "/v1/jobs/progress", body, &answer)) {
       json_decref(still);
-      return code;
+      return false;
     }
 
-    size_t index;
-    const json_t *one;
-    json_t *id;
-    json_array_foreach (json_object_get(answer, "ended"), index, one) {
+    json_elements (json_object_get(answer, "ended"), index, one) {
       json_put(crowd->ended, cli_member(one, "job"), json_true());
       newly_ended += cli_integer(one, "configs");
     }
-    json_array_foreach (ids, index, id)
+    json_elements (ids, index, id)
       if (!json_object_get(crowd->ended, json_string_value(id)))
         json_array_append(still, id);
     measured += cli_integer(answer, "measured");
@@ -189,18 +183,16 @@ static int crowd_count(struct crowd *crowd) {
   double all = (double)(configs + crowd->ended_configs);
   crowd_show(crowd, all > 0 ? (double)(measured + crowd->ended_configs) / all : 0);
   crowd->ended_configs += newly_ended;
-  return EXIT_OK;
+  return true;
 }
 
 /* Names the jobs without a winner. */
 static void failures_print(const json_t *failures, size_t n) {
-  size_t index;
-  json_t *job;
   if (n < 2 || json_array_size(failures) == 0)
     return;
 
   fprintf(stderr, "wavetune: %zu of %zu jobs have no winner:\n", json_array_size(failures), n);
-  json_array_foreach (failures, index, job) {
+  json_elements (failures, index, job) {
     cleanup_free char *key = cli_compact(job, "key");
     const char *reason = cli_member(job, "reason");
     if (index == FAILURES_SHOWN) {
@@ -213,32 +205,33 @@ static void failures_print(const json_t *failures, size_t n) {
   fprintf(stderr, "wavetune: `wavetune retry` tries failed and cancelled jobs again\n");
 }
 
-static int timeout_report(const struct options *options, size_t n_open, size_t n) {
-  return cli_refuse(EXIT_TIMEOUT,
-                    "%zu of %zu job%s had not ended after %lld s; %s on: `wavetune jobs` lists "
-                    "and `wavetune cancel` ends them",
-                    n_open, n, n == 1 ? "" : "s", (long long)option_integer(options, "timeout"),
-                    n_open == 1 ? "it goes" : "they go");
+no_return static void timeout_report(const struct options *options, size_t n_open, size_t n) {
+  cli_refuse(EXIT_TIMEOUT,
+             "%zu of %zu job%s had not ended after %lld s; %s on: `wavetune jobs` lists "
+             "and `wavetune cancel` ends them",
+             n_open, n, n == 1 ? "" : "s", (long long)option_integer(options, "timeout"),
+             n_open == 1 ? "it goes" : "they go");
 }
 
 /* Prints a job that has ended, or with --json keeps it; a job without a winner is kept in
  * `failures`, too. */
-static int job_report(struct http_client *client, json_t *job, json_t *finished, json_t *failures) {
+static void job_report(struct http_client *client, json_t *job, json_t *finished,
+                       json_t *failures) {
   if (!json_is_object(json_object_get(job, "winner")))
     json_array_append(failures, job);
-  if (!finished)
-    return job_print(client, job);
-  json_array_append(finished, job);
-  return EXIT_OK;
+  if (finished)
+    json_array_append(finished, job);
+  else
+    job_print(client, job);
 }
 
-/* Prints the jobs in their order, each as soon as it and those before it have ended. */
-static int crowd_await(struct crowd *crowd, const json_t *answers, const char *member,
-                       json_t *finished, json_t *failures) {
+/* Prints the jobs in their order, each as soon as it and those before it have ended. False:
+ * --timeout has ended. */
+static bool crowd_await(struct crowd *crowd, const json_t *answers, const char *member,
+                        json_t *finished, json_t *failures) {
   for (size_t next = 0; next < crowd->n;) {
-    int code = crowd_count(crowd);
-    if (code != EXIT_OK)
-      return code;
+    if (!crowd_count(crowd))
+      return false;
 
     for (; next < crowd->n; next++) {
       const char *id = cli_member(json_array_get(answers, next), member);
@@ -246,21 +239,18 @@ static int crowd_await(struct crowd *crowd, const json_t *answers, const char *m
         break;
       cleanup_free char *path = cli_path("/v1/jobs/", id, "");
       cleanup_json json_t *job = NULL;
-      code = follow_call(&crowd->follow, "GET", path, NULL, &job);
-      if (code == EXIT_OK) {
-        progress_end(&crowd->follow.progress);
-        code = job_report(crowd->follow.client, job, finished, failures);
-      }
-      if (code != EXIT_OK)
-        return code;
+      if (!follow_call(&crowd->follow, "GET", path, NULL, &job))
+        return false;
+      progress_end(&crowd->follow.progress);
+      job_report(crowd->follow.client, job, finished, failures);
     }
     fflush(stdout);
     if (next < crowd->n && is_over(&crowd->follow))
-      return EXIT_TIMEOUT;
+      return false;
     if (next < crowd->n)
       usleep(COUNT_EVERY_US);
   }
-  return EXIT_OK;
+  return true;
 }
 
 int64_t jobs_until_ms(const struct options *options) {
@@ -268,25 +258,23 @@ int64_t jobs_until_ms(const struct options *options) {
   return timeout_s ? clock_monotonic_ms() + timeout_s * 1000 : 0;
 }
 
-/* Follows the jobs to their ends, and reports each to job_report. *ret_open: how many have not
- * ended. */
-static int all_follow(struct http_client *client, const struct options *options,
-                      const json_t *answers, const char *member, int64_t until_ms, json_t *finished,
-                      json_t *failures, size_t *ret_open) {
+/* Follows the jobs to their ends, and reports each to job_report. False: --timeout has ended, when
+ * *ret_open jobs had not. */
+static bool all_follow(struct http_client *client, const struct options *options,
+                       const json_t *answers, const char *member, int64_t until_ms,
+                       json_t *finished, json_t *failures, size_t *ret_open) {
   int64_t now_ms = clock_monotonic_ms();
-  size_t n = json_array_size(answers), index;
-  json_t *answer;
-  int code = EXIT_OK;
+  size_t n = json_array_size(answers);
   *ret_open = 1;
 
   if (n == 1) {
     cleanup_json json_t *job = NULL;
-    code =
-        job_follow(client, options, cli_member(json_array_get(answers, 0), member), until_ms, &job);
-    if (code == EXIT_OK)
-      code = job_report(client, job, finished, failures);
+    if (!job_follow(client, options, cli_member(json_array_get(answers, 0), member), until_ms,
+                    &job))
+      return false;
+    job_report(client, job, finished, failures);
   } else if (n > 1) {
-    __attribute__((cleanup(crowd_release))) struct crowd crowd = {
+    cleanup_by(crowd_release) struct crowd crowd = {
         .follow = {.client = client,
                    .patience_ms = option_integer(options, "patience") * 1000,
                    .answered_ms = now_ms,
@@ -298,35 +286,35 @@ static int all_follow(struct http_client *client, const struct options *options,
         .begun_ms = now_ms,
         .reported_ms = now_ms,
         .share_at_start = -1};
-    json_array_foreach (answers, index, answer)
+    json_elements (answers, index, answer)
       json_array_append(crowd.open, json_object_get(answer, member));
-    code = crowd_await(&crowd, answers, member, finished, failures);
+    bool is_done = crowd_await(&crowd, answers, member, finished, failures);
     *ret_open = json_array_size(crowd.open);
+    return is_done;
   }
-  return code;
+  return true;
 }
 
-int jobs_gather(struct http_client *client, const struct options *options, const json_t *answers,
-                const char *member, int64_t until_ms, json_t *jobs) {
+void jobs_gather(struct http_client *client, const struct options *options, const json_t *answers,
+                 const char *member, int64_t until_ms, json_t *jobs) {
   cleanup_json json_t *failures = json_array();
   size_t n_open;
-  int code = all_follow(client, options, answers, member, until_ms, jobs, failures, &n_open);
-  return code == EXIT_TIMEOUT ? timeout_report(options, n_open, json_array_size(answers)) : code;
+  if (!all_follow(client, options, answers, member, until_ms, jobs, failures, &n_open))
+    timeout_report(options, n_open, json_array_size(answers));
 }
 
 int jobs_await(struct http_client *client, const struct options *options, const json_t *answers,
                const char *member) {
   size_t n = json_array_size(answers), n_open;
-  bool as_json = option_flag(options, "json");
-  cleanup_json json_t *finished = as_json ? json_array() : NULL, *failures = json_array();
-  int code = all_follow(client, options, answers, member, jobs_until_ms(options), finished,
-                        failures, &n_open);
+  cleanup_json json_t *finished = option_flag(options, "json") ? json_array() : NULL,
+                      *failures = json_array();
+  bool is_done = all_follow(client, options, answers, member, jobs_until_ms(options), finished,
+                            failures, &n_open);
 
-  if (as_json && (code == EXIT_OK || code == EXIT_TIMEOUT))
+  if (finished)
     cli_print_json(finished);
-  if (code == EXIT_OK || code == EXIT_TIMEOUT)
-    failures_print(failures, n);
-  if (code == EXIT_TIMEOUT)
-    return timeout_report(options, n_open, n);
-  return code != EXIT_OK ? code : json_array_size(failures) ? EXIT_FAILED : EXIT_OK;
+  failures_print(failures, n);
+  if (!is_done)
+    timeout_report(options, n_open, n);
+  return json_array_size(failures) ? EXIT_FAILED : EXIT_OK;
 }

@@ -35,8 +35,8 @@ struct registration {
 };
 
 /* Uploads one file. The bar is wiped before an error is printed. */
-static int file_upload(struct http_client *client, const struct registration *registration,
-                       const char *wanted, struct progress *progress) {
+static void file_upload(struct http_client *client, const struct registration *registration,
+                        const char *wanted, struct progress *progress) {
   struct digest digest;
   struct content content = {0};
   struct error error;
@@ -47,7 +47,7 @@ static int file_upload(struct http_client *client, const struct registration *re
                      registration->what);
   if (!is_found) {
     progress_end(progress);
-    return error.kind == ERROR_INVALID ? cli_fail(EXIT_USAGE, &error) : cli_failed(&error);
+    cli_fail(error.kind == ERROR_INVALID ? EXIT_USAGE : (int)error_exit_code(error.kind), &error);
   }
 
   cleanup_free char *path = xasprintf("/v1/blobs/%s", wanted);
@@ -60,14 +60,15 @@ static int file_upload(struct http_client *client, const struct registration *re
   bool is_answered = http_send(client, &request, &response, &error);
   free(content.bytes);
   if (is_answered && response.status / 100 == 2)
-    return EXIT_OK;
+    return;
   progress_end(progress);
-
-  return is_answered ? cli_refused(&response, wanted) : cli_fail(EXIT_UNREACHABLE, &error);
+  if (is_answered)
+    cli_refused(&response, wanted);
+  cli_fail(EXIT_UNREACHABLE, &error);
 }
 
-static int register_with_files(struct http_client *client,
-                               const struct registration *registration) {
+static void register_with_files(struct http_client *client,
+                                const struct registration *registration) {
   struct http_request request = {.method = registration->method,
                                  .path = registration->path,
                                  .body = registration->body,
@@ -76,21 +77,18 @@ static int register_with_files(struct http_client *client,
   /* The first answer may list missing files; after they are uploaded the second one must not. */
   for (int attempt = 0;; attempt++) {
     cleanup_http_response struct http_response response = {0};
-    int code = cli_send(client, &request, &response);
-    if (code != EXIT_OK || response.status / 100 == 2)
-      return code;
+    cli_send(client, &request, &response);
+    if (response.status / 100 == 2)
+      return;
     cleanup_json json_t *problem = json_loadb(response.body, response.size, 0, NULL);
     const json_t *missing = json_object_get(problem, "missing");
     if (response.status != 409 || !missing || attempt)
-      return cli_refused(&response, registration->what);
+      cli_refused(&response, registration->what);
 
     struct progress progress = progress_start(stderr, "files", json_array_size(missing));
     for (size_t i = 0; i < json_array_size(missing); i++) {
       progress_show(&progress, i, "");
-      code = file_upload(client, registration, json_string_value(json_array_get(missing, i)),
-                         &progress);
-      if (code != EXIT_OK)
-        return code;
+      file_upload(client, registration, json_string_value(json_array_get(missing, i)), &progress);
     }
     progress_end(&progress);
   }
@@ -99,9 +97,8 @@ static int register_with_files(struct http_client *client,
 /* Refuses to upload a file that the kernel or build does not name. */
 static bool refuse_unnamed_file(const struct digest *digest, const char *what,
                                 struct error *error) {
-  char text[DIGEST_TEXT_SIZE];
   return error_of(error, ERROR_MISSING, "the server misses %s, which is not a file of this %s",
-                  digest_format(digest, text), what);
+                  DIGEST_TEXT(digest), what);
 }
 
 static bool source_find(const void *owner, const struct digest *digest, struct content *ret,
@@ -117,7 +114,7 @@ static bool source_find(const void *owner, const struct digest *digest, struct c
   return refuse_unnamed_file(digest, "kernel", error);
 }
 
-int kernel_push(struct http_client *client, const struct kernel_folder *folder) {
+void kernel_push(struct http_client *client, const struct kernel_folder *folder) {
   cleanup_free char *manifest = json_canonical(folder->kernel->json);
   struct registration registration = {.method = "POST",
                                       .path = "/v1/kernels",
@@ -125,7 +122,7 @@ int kernel_push(struct http_client *client, const struct kernel_folder *folder) 
                                       .what = folder->kernel->name,
                                       .find = source_find,
                                       .owner = folder};
-  return register_with_files(client, &registration);
+  register_with_files(client, &registration);
 }
 
 /* A folder as `python3 -m wavetune pack` writes it (docs/builds.md). */
@@ -146,8 +143,7 @@ static bool object_find(const void *owner, const struct digest *digest, struct c
   if (i == build->n_objects)
     return refuse_unnamed_file(digest, "build", error);
 
-  char text[DIGEST_TEXT_SIZE];
-  digest_format(digest, text);
+  const char *text = DIGEST_TEXT(digest);
   cleanup_free char *path = xasprintf("%s/objects/%s", folder->path, strchr(text, ':') + 1),
                     *bytes = NULL;
   if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, error))
@@ -155,13 +151,13 @@ static bool object_find(const void *owner, const struct digest *digest, struct c
   struct digest actual = digest_of(bytes, size);
   if (!digest_equal(&actual, digest))
     return error_set(error, "%s is damaged, its digest is %s: pack the build again", path,
-                     digest_format(&actual, text));
+                     DIGEST_TEXT(&actual));
   *ret = (struct content){TAKE(bytes), size};
 
   return true;
 }
 
-static int build_push(struct http_client *client, const struct build_folder *folder) {
+static void build_push(struct http_client *client, const struct build_folder *folder) {
   char kernel[DIGEST_TEXT_SIZE], digest[DIGEST_TEXT_SIZE];
   cleanup_free char *path = xasprintf("/v1/kernels/%s/builds/%s",
                                       digest_format(&folder->build->kernel, kernel),
@@ -173,8 +169,7 @@ static int build_push(struct http_client *client, const struct build_folder *fol
                                       .what = folder->path,
                                       .find = object_find,
                                       .owner = folder};
-
-  return register_with_files(client, &registration);
+  register_with_files(client, &registration);
 }
 
 /* The kernel folders that a command's arguments name and the builds of its --build, all read before
@@ -193,20 +188,21 @@ static void push_release(struct push *push) {
   free(push->kernels);
   free(push->builds);
 }
-#define cleanup_push __attribute__((cleanup(push_release)))
+#define cleanup_push cleanup_by(push_release)
 
-static bool push_load(const struct options *options, struct push *push, struct error *error) {
+static void push_load(const struct options *options, struct push *push) {
   char *const *places;
   const char *const *paths;
   size_t n = options_arguments(options, &places), n_paths = option_list(options, "build", &paths);
+  struct error error;
   if (n == 0)
-    return error_set(error, "name at least one kernel folder, e.g. kernels/softmax:fused");
+    cli_refuse(EXIT_USAGE, "name at least one kernel folder, e.g. kernels/softmax:fused");
 
   push->kernels = xcalloc(n, sizeof *push->kernels);
   push->builds = xcalloc(n_paths + 1, sizeof *push->builds);
   for (; push->n_kernels < n; push->n_kernels++)
-    if (!kernel_folder_load(places[push->n_kernels], &push->kernels[push->n_kernels], error))
-      return false;
+    if (!kernel_folder_load(places[push->n_kernels], &push->kernels[push->n_kernels], &error))
+      cli_fail(EXIT_USAGE, &error);
 
   for (; push->n_builds < n_paths; push->n_builds++) {
     struct build_folder *folder = &push->builds[push->n_builds];
@@ -214,20 +210,18 @@ static bool push_load(const struct options *options, struct push *push, struct e
     cleanup_free char *file = xasprintf("%s/build.json", folder->path);
     cleanup_json json_t *json = NULL;
     struct digest hash;
-    if (!json_parse_file(file, BUILD_SIZE_MAX, &json, error))
-      return false;
+    if (!json_parse_file(file, BUILD_SIZE_MAX, &json, &error))
+      cli_fail(EXIT_USAGE, &error);
 
     /* A build of another kernel is compared with the first one, so that build_parse refuses it. */
     const struct kernel *kernel = push->kernels[0]->kernel;
-    if (json_get_digest(json, "", "kernel", JSON_REQUIRED, &hash, error))
+    if (json_get_digest(json, "", "kernel", JSON_REQUIRED, &hash, &error))
       for (size_t i = 0; i < n; i++)
         if (digest_equal(&push->kernels[i]->kernel->hash, &hash))
           kernel = push->kernels[i]->kernel;
-    if (!build_parse(json, kernel, &folder->build, error))
-      return error_prefix(error, "%s: ", file);
+    if (!build_parse(json, kernel, &folder->build, &error))
+      cli_fail_in(EXIT_USAGE, &error, "%s: ", file);
   }
-
-  return true;
 }
 
 /* The keys and terms of a command's signatures, and its results so far. */
@@ -247,14 +241,14 @@ static void signing_release(struct signing *signing) {
   trusted_keys_release(&signing->trusted);
   json_decref(signing->answers);
 }
-#define cleanup_signing __attribute__((cleanup(signing_release)))
+#define cleanup_signing cleanup_by(signing_release)
 
-/* Signs with each key, prints on stderr what is signed with which key, and posts it.
- * *ret_signatures (may be NULL) are all that the server has then, a new reference. */
-static int code_sign_and_post(const struct signing *signing, const struct signed_code *code,
-                              int64_t expires_s, json_t **ret_signatures) {
+/* Signs with each key, prints on stderr what is signed with which key, and posts it. Returns all
+ * signatures that the server has then, a new reference. */
+static json_t *code_sign_and_post(const struct signing *signing, const struct signed_code *code,
+                                  int64_t expires_s) {
   char kernel[DIGEST_TEXT_SIZE], build[DIGEST_TEXT_SIZE], id[DIGEST_TEXT_SIZE],
-      what[SIGNED_CODE_TEXT_SIZE], expires[TIME_TEXT_SIZE];
+      what[SIGNED_CODE_TEXT_SIZE];
   bool is_build = code->is_build;
   cleanup_free char *path =
       xasprintf("/v1/kernels/%s%s%s/signatures", digest_format(&code->kernel, kernel),
@@ -262,7 +256,7 @@ static int code_sign_and_post(const struct signing *signing, const struct signed
   cleanup_json json_t *answer = NULL;
   if (signing->signers.n)
     fprintf(stderr, "signing  %s%s%s\n", signed_code_format(code, what), expires_s ? " until " : "",
-            expires_s ? time_text_format(expires_s, expires) : "");
+            expires_s ? TIME_TEXT(expires_s) : "");
 
   for (size_t i = 0; i < signing->signers.n; i++) {
     const struct signing_key *key = &signing->signers.all[i];
@@ -274,15 +268,11 @@ static int code_sign_and_post(const struct signing *signing, const struct signed
     json_put(body, "public_key", json_string(public_key));
 
     json_decref(TAKE(answer));
-    int exit_code = cli_call(signing->client, "POST", path, body, &answer);
-    if (exit_code != EXIT_OK)
-      return exit_code;
+    answer = cli_call(signing->client, "POST", path, body);
     fprintf(stderr, "by       %s (%s)\n", digest_format(&key->id, id), signing->signers.paths[i]);
   }
 
-  if (ret_signatures)
-    *ret_signatures = json_incref(json_object_get(answer, "signatures"));
-  return EXIT_OK;
+  return json_incref(json_object_get(answer, "signatures"));
 }
 
 /* Whether the server has the kernel. Then a build is pushed without registering it, which a
@@ -297,21 +287,17 @@ static bool kernel_is_known(struct http_client *client, const struct kernel *ker
 }
 
 /* Pushes and signs one kernel and its builds. */
-static int kernel_push_signed(const struct signing *signing, const struct push *push,
-                              const struct kernel_folder *folder) {
+static void kernel_push_signed(const struct signing *signing, const struct push *push,
+                               const struct kernel_folder *folder) {
   const struct kernel *kernel = folder->kernel;
   cleanup_json json_t *digests = json_array();
-  char hash[DIGEST_TEXT_SIZE], digest[DIGEST_TEXT_SIZE];
-  digest_format(&kernel->hash, hash);
+  char digest[DIGEST_TEXT_SIZE];
+  const char *hash = DIGEST_TEXT(&kernel->hash);
 
-  int code = push->n_builds && kernel_is_known(signing->client, kernel)
-                 ? EXIT_OK
-                 : kernel_push(signing->client, folder);
-  if (code == EXIT_OK)
-    code = code_sign_and_post(signing, &(struct signed_code){.kernel = kernel->hash},
-                              signing->expires_s, NULL);
-  if (code != EXIT_OK)
-    return code;
+  if (!push->n_builds || !kernel_is_known(signing->client, kernel))
+    kernel_push(signing->client, folder);
+  json_decref(code_sign_and_post(signing, &(struct signed_code){.kernel = kernel->hash},
+                                 signing->expires_s));
   if (!signing->as_json)
     printf("%s  %s\n", hash, kernel->name);
 
@@ -320,11 +306,8 @@ static int kernel_push_signed(const struct signing *signing, const struct push *
     struct signed_code what = {.kernel = kernel->hash, .is_build = true, .build = build->digest};
     if (!digest_equal(&build->kernel, &kernel->hash))
       continue;
-    code = build_push(signing->client, &push->builds[i]);
-    if (code == EXIT_OK)
-      code = code_sign_and_post(signing, &what, signing->expires_s, NULL);
-    if (code != EXIT_OK)
-      return code;
+    build_push(signing->client, &push->builds[i]);
+    json_decref(code_sign_and_post(signing, &what, signing->expires_s));
     json_push(digests, json_digest_text(&build->digest));
     if (!signing->as_json)
       printf("%s  build of %s for %s, triton %s%s%s\n", digest_format(&build->digest, digest),
@@ -334,7 +317,6 @@ static int kernel_push_signed(const struct signing *signing, const struct push *
 
   json_push(signing->answers,
             json_pack("{s:s, s:s, s:O}", "kernel", hash, "name", kernel->name, "builds", digests));
-  return EXIT_OK;
 }
 
 static int command_kernel_push(struct options *options) {
@@ -342,34 +324,28 @@ static int command_kernel_push(struct options *options) {
   cleanup_signing struct signing signing = {.answers = json_array(),
                                             .as_json = option_flag(options, "json")};
   const char *const *keys;
-  struct error error;
   /* $WAVETUNE_SIGN_KEYS alone does not sign here: those keys may be meant for channels only. */
   bool is_signed = option_list(options, "sign-key", &keys);
   if (!is_signed && option_text(options, "expires"))
-    return cli_refuse(EXIT_USAGE, "--expires: nothing is signed; give --sign-key too");
-  if ((is_signed && !signers_of_keys(options, &signing.signers, &error)) ||
-      !expires_of_option(options, &signing.expires_s, &error) || !push_load(options, &push, &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_refuse(EXIT_USAGE, "--expires: nothing is signed; give --sign-key too");
+  if (is_signed)
+    signers_of_keys(options, &signing.signers);
+  signing.expires_s = expires_of_option(options);
+  push_load(options, &push);
 
   signing.client = cli_connect(options);
-  int code = signing.client ? EXIT_OK : EXIT_USAGE;
-  for (size_t i = 0; i < push.n_kernels && code == EXIT_OK; i++)
-    code = kernel_push_signed(&signing, &push, push.kernels[i]);
-  if (code == EXIT_OK && signing.as_json)
+  for (size_t i = 0; i < push.n_kernels; i++)
+    kernel_push_signed(&signing, &push, push.kernels[i]);
+  if (signing.as_json)
     cli_print_json(signing.answers);
-
-  return code;
+  return EXIT_OK;
 }
 
 /* "sha256:…, sha256:…": the keys of an answer's signatures, "" for none. */
 static char *format_keys(const json_t *signatures) {
   char *keys = xstrdup("");
-  size_t i;
-  const json_t *signature;
-  json_array_foreach (signatures, i, signature) {
-    cleanup_free char *before = keys;
-    keys = xasprintf("%s%s%s", before, i ? ", " : "", cli_member(signature, "key"));
-  }
+  json_elements (signatures, i, signature)
+    text_append(&keys, "%s%s", i ? ", " : "", cli_member(signature, "key"));
   return keys;
 }
 
@@ -378,37 +354,27 @@ static char *format_keys_or_dash(const json_t *signatures) {
 }
 
 static int command_kernel_list(struct options *options) {
-  cleanup_json json_t *items = NULL;
-  int code = cli_list_or_json(options, "/v1/kernels", &items);
-  size_t index;
-  json_t *item;
-  json_array_foreach (items, index, item) {
+  cleanup_json json_t *items = cli_list_or_json(options, "/v1/kernels");
+  json_elements (items, index, item) {
     cleanup_free char *keys = format_keys(json_object_get(item, "signatures"));
     printf("%s  %-7s %s%s%s\n", cli_member(item, "kernel"), cli_member(item, "language"),
            cli_member(item, "name"), *keys ? "  signed by " : "", keys);
   }
-  return code;
+  return EXIT_OK;
 }
 
 #define NAME_A_KERNEL "name one kernel by its hash, as `wavetune kernel list` prints it"
 
 static int command_kernel_show(struct options *options) {
   char *const *hash = cli_arguments(options, 1, NAME_A_KERNEL);
-  if (!hash)
-    return EXIT_USAGE;
   cleanup_free char *path = cli_path("/v1/kernels/", *hash, "");
-  cleanup_json json_t *answer = NULL;
-  int code = cli_request(options, "GET", path, NULL, &answer);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *answer = cli_request(options, "GET", path, NULL);
 
   /* Without --json, stdout has only the manifest. */
   bool as_json = option_flag(options, "json");
   cli_print_json(as_json ? answer : json_object_get(answer, "manifest"));
-  size_t index;
-  json_t *signature;
 
-  json_array_foreach (json_object_get(answer, "signatures"), index, signature) {
+  json_elements (json_object_get(answer, "signatures"), index, signature) {
     const char *expires = cli_member(signature, "expires");
     fprintf(stderr, "signed   by %s%s%s\n", cli_member(signature, "key"), *expires ? " until " : "",
             expires);
@@ -424,8 +390,8 @@ static int command_kernel_show(struct options *options) {
 
 static int command_kernel_builds(struct options *options) {
   static const struct cli_column columns[] = {
-      {"build", "build"},
-      {"arch", "arch"},
+      {"build"},
+      {"arch"},
       {"triton", "triton", false, cli_format_or_dash},
       {"torch", "torch", false, cli_format_or_dash},
       {"rocm", "rocm", false, cli_format_or_dash},
@@ -434,20 +400,15 @@ static int command_kernel_builds(struct options *options) {
       {"by", "made_by"},
       {"signed by", "signatures", false, format_keys_or_dash}};
   char *const *hash = cli_arguments(options, 1, NAME_A_KERNEL);
-  if (!hash)
-    return EXIT_USAGE;
 
   cleanup_free char *path = cli_path("/v1/kernels/", *hash, "/builds");
-  cleanup_json json_t *items = NULL;
-  int code = cli_list_or_json(options, path, &items);
+  cleanup_json json_t *items = cli_list_or_json(options, path);
   if (!items)
-    return code;
-  size_t index;
-  json_t *item;
+    return EXIT_OK;
 
-  json_array_foreach (items, index, item)
+  json_elements (items, index, item)
     json_object_update_missing(item, json_object_get(item, "toolchain"));
-  cli_print_table(items, columns, ARRAY_LENGTH(columns));
+  cli_print_table(items, columns);
   return EXIT_OK;
 }
 
@@ -456,22 +417,11 @@ static int command_kernel_remove_build(struct options *options) {
       options, 2,
       "name a kernel by its hash and one of its builds, as `wavetune kernel builds HASH` "
       "prints it");
-  if (!names)
-    return EXIT_USAGE;
 
   cleanup_free char *folder = cli_path("/v1/kernels/", names[0], "/builds/"),
                     *path = cli_path(folder, names[1], "");
-  int code = cli_request(options, "DELETE", path, NULL, NULL);
-  if (code != EXIT_OK)
-    return code;
-
-  if (option_flag(options, "json")) {
-    cleanup_json json_t *answer = json_pack("{s:s}", "removed", names[1]);
-    cli_print_json(answer);
-  } else {
-    printf("removed %s\n", names[1]);
-  }
-  return EXIT_OK;
+  json_decref(cli_request(options, "DELETE", path, NULL));
+  return cli_print_done(options, "removed", names[1]);
 }
 
 static int command_kernel_hash(struct options *options) {
@@ -479,15 +429,12 @@ static int command_kernel_hash(struct options *options) {
       cli_arguments(options, 1, "name one kernel folder, e.g. kernels/softmax:fused");
   cleanup_kernel_folder struct kernel_folder *folder = NULL;
   struct error error;
-  if (!place)
-    return EXIT_USAGE;
   if (!kernel_folder_load(*place, &folder, &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_fail(EXIT_USAGE, &error);
 
   const struct kernel *kernel = folder->kernel;
   bool with_manifest = option_flag(options, "manifest");
-  char hash[DIGEST_TEXT_SIZE];
-  digest_format(&kernel->hash, hash);
+  const char *hash = DIGEST_TEXT(&kernel->hash);
   if (option_flag(options, "json")) {
     cleanup_json json_t *answer =
         json_pack("{s:s, s:s, s:O*}", "kernel", hash, "name", kernel->name, "manifest",
@@ -504,14 +451,10 @@ static int command_kernel_hash(struct options *options) {
   return EXIT_OK;
 }
 
-static int code_sign_one(const struct signing *signing, const struct signed_code *code,
-                         int64_t expires_s) {
-  cleanup_json json_t *signatures = NULL;
+static void code_sign_one(const struct signing *signing, const struct signed_code *code,
+                          int64_t expires_s) {
   char kernel[DIGEST_TEXT_SIZE], build[DIGEST_TEXT_SIZE], what[SIGNED_CODE_TEXT_SIZE];
-  int exit_code = code_sign_and_post(signing, code, expires_s, &signatures);
-  if (exit_code != EXIT_OK)
-    return exit_code;
-
+  cleanup_json json_t *signatures = code_sign_and_post(signing, code, expires_s);
   size_t n = json_array_size(signatures);
   json_push(signing->answers,
             json_pack("{s:s, s:s*, s:O*}", "kernel", digest_format(&code->kernel, kernel), "build",
@@ -519,125 +462,106 @@ static int code_sign_one(const struct signing *signing, const struct signed_code
                       signatures));
   if (!signing->as_json)
     printf("%s  %zu signature%s\n", signed_code_format(code, what), n, n == 1 ? "" : "s");
-
-  return EXIT_OK;
 }
 
 /* Signs a registered kernel and its builds, each only if a trusted key signed it before, and until
  * that signature expires unless --expires states another time. Builds that no trusted key signed
  * are reported and left unsigned. */
-static int hash_sign(const struct signing *signing, const char *text) {
-  cleanup_json json_t *kernel = NULL, *builds = NULL;
+static void hash_sign(const struct signing *signing, const char *text) {
   struct signed_code code = {0};
   struct code_signature before;
   struct error error;
   if (!digest_parse(text, &code.kernel))
-    return cli_refuse(EXIT_USAGE,
-                      "\"%.80s\" is not a kernel's hash; `wavetune kernel list` prints them", text);
+    cli_refuse(EXIT_USAGE, "\"%.80s\" is not a kernel's hash; `wavetune kernel list` prints them",
+               text);
 
   cleanup_free char *path = xasprintf("/v1/kernels/%s", text),
                     *list = xasprintf("/v1/kernels/%s/builds", text);
   int64_t expires_s = signing->expires_s;
-  int exit_code = cli_call(signing->client, "GET", path, NULL, &kernel);
-  if (exit_code == EXIT_OK)
-    exit_code = cli_list(signing->client, list, &builds);
-  if (exit_code != EXIT_OK)
-    return exit_code;
+  cleanup_json json_t *kernel = cli_get(signing->client, path),
+                      *builds = cli_list(signing->client, list);
   if (!code_signature_find(&code, json_object_get(kernel, "signatures"), &signing->trusted,
                            time(NULL), &before, &error))
-    return cli_fail(EXIT_REFUSED, &error);
-  exit_code = code_sign_one(signing, &code, expires_s ? expires_s : before.expires_s);
+    cli_fail(EXIT_REFUSED, &error);
+  code_sign_one(signing, &code, expires_s ? expires_s : before.expires_s);
 
   code.is_build = true;
-  for (size_t i = 0; exit_code == EXIT_OK && i < json_array_size(builds); i++) {
+  for (size_t i = 0; i < json_array_size(builds); i++) {
     const json_t *build = json_array_get(builds, i);
     if (!digest_parse(cli_member(build, "build"), &code.build))
       continue;
     if (code_signature_find(&code, json_object_get(build, "signatures"), &signing->trusted,
                             time(NULL), &before, &error))
-      exit_code = code_sign_one(signing, &code, expires_s ? expires_s : before.expires_s);
+      code_sign_one(signing, &code, expires_s ? expires_s : before.expires_s);
     else
       fprintf(stderr, "wavetune: left unsigned: %s\n", error.message);
   }
-
-  return exit_code;
 }
 
 /* Reads the keys, and folders into `push`, so that errors in them are reported before the first
  * request. */
-static bool sign_read(const struct options *options, struct signing *signing, struct push *push,
-                      struct error *error) {
+static void sign_read(const struct options *options, struct signing *signing, struct push *push) {
   char *const *arguments;
-  const char *const *paths, *const *builds;
-  size_t n = options_arguments(options, &arguments), n_hashes = 0,
-         n_trusted = option_list(options, "trusted-key", &paths);
+  const char *const *builds;
+  size_t n = options_arguments(options, &arguments), n_hashes = 0;
   for (size_t i = 0; i < n; i++)
     n_hashes += string_starts(arguments[i], "sha256:");
-  if (!signers_of_keys(options, &signing->signers, error))
-    return false;
-
+  signers_of_keys(options, &signing->signers);
   if (!signing->signers.n)
-    return error_set(error, NO_SIGN_KEY);
-  for (size_t i = 0; i < n_trusted; i++)
-    if (!trusted_keys_add(&signing->trusted, paths[i], error))
-      return false;
+    cli_refuse(EXIT_USAGE, NO_SIGN_KEY);
+  trusted_of_option(options, &signing->trusted);
 
   if (n_hashes) {
     if (n_hashes < n || option_list(options, "build", &builds))
-      return error_set(error, "name folders, with their builds, or hashes: one or the other");
+      cli_refuse(EXIT_USAGE, "name folders, with their builds, or hashes: one or the other");
     if (!signing->trusted.n)
-      return error_set(error,
-                       "a kernel that is named by its hash is signed only if a key that you trust "
-                       "signed it before: give --trusted-key, or sign the kernel's folder");
+      cli_refuse(EXIT_USAGE,
+                 "a kernel that is named by its hash is signed only if a key that you trust "
+                 "signed it before: give --trusted-key, or sign the kernel's folder");
   } else {
-    if (n_trusted)
-      return error_set(error, "--trusted-key is for kernels that are named by their hashes, and "
-                              "these are folders");
-    if (!push_load(options, push, error))
-      return false;
+    if (signing->trusted.n)
+      cli_refuse(EXIT_USAGE, "--trusted-key is for kernels that are named by their hashes, and "
+                             "these are folders");
+    push_load(options, push);
     for (size_t i = 0; i < push->n_builds; i++) {
       const struct build_folder *folder = &push->builds[i];
       for (size_t j = 0; j < folder->build->n_objects; j++) {
         struct content content = {0};
-        bool is_whole = object_find(folder, &folder->build->objects[j], &content, error);
+        struct error error;
+        if (!object_find(folder, &folder->build->objects[j], &content, &error))
+          cli_fail(EXIT_USAGE, &error);
         free(content.bytes);
-        if (!is_whole)
-          return false;
       }
     }
   }
 
-  return expires_of_option(options, &signing->expires_s, error);
+  signing->expires_s = expires_of_option(options);
 }
 
 static int command_kernel_sign(struct options *options) {
   cleanup_signing struct signing signing = {.answers = json_array(),
                                             .as_json = option_flag(options, "json")};
   cleanup_push struct push push = {0};
-  struct error error;
-  if (!sign_read(options, &signing, &push, &error))
-    return cli_fail(EXIT_USAGE, &error);
+  sign_read(options, &signing, &push);
 
   char *const *arguments;
   size_t n = options_arguments(options, &arguments);
   signing.client = cli_connect(options);
-  int code = signing.client ? EXIT_OK : EXIT_USAGE;
-  for (size_t i = 0; i < push.n_kernels && code == EXIT_OK; i++)
-    code = code_sign_one(&signing, &(struct signed_code){.kernel = push.kernels[i]->kernel->hash},
-                         signing.expires_s);
+  for (size_t i = 0; i < push.n_kernels; i++)
+    code_sign_one(&signing, &(struct signed_code){.kernel = push.kernels[i]->kernel->hash},
+                  signing.expires_s);
 
-  for (size_t i = 0; i < push.n_builds && code == EXIT_OK; i++) {
+  for (size_t i = 0; i < push.n_builds; i++) {
     const struct build *build = push.builds[i].build;
     struct signed_code what = {.kernel = build->kernel, .is_build = true, .build = build->digest};
-    code = code_sign_one(&signing, &what, signing.expires_s);
+    code_sign_one(&signing, &what, signing.expires_s);
   }
 
-  for (size_t i = 0; !push.n_kernels && i < n && code == EXIT_OK; i++)
-    code = hash_sign(&signing, arguments[i]);
-  if (code == EXIT_OK && signing.as_json)
+  for (size_t i = 0; !push.n_kernels && i < n; i++)
+    hash_sign(&signing, arguments[i]);
+  if (signing.as_json)
     cli_print_json(signing.answers);
-
-  return code;
+  return EXIT_OK;
 }
 
 #define CODE_EXPIRES                                                                               \
@@ -665,7 +589,6 @@ static const struct option_spec hash_options[] = {
     CLI_FLAG("manifest", "also print the manifest whose SHA-256 the hash is, byte by byte"),
     OPTION_JSON,
 };
-static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
 CLI_COMMAND(kernel_push, "kernel push", "DIR[:VERSION]…", push_options,
             "register kernels and upload their sources and builds");

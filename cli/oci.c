@@ -39,7 +39,7 @@ static json_t *manifest_entry(const struct cache_file *file) {
   json_put(entry, "warp_size", json_incref(json_object_get(target, "warp_size")));
   /* MCV compares texts: CUDA's 90 is "90". */
   cleanup_free char *number =
-      json_is_integer(arch) ? xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(arch)) : NULL;
+      json_is_integer(arch) ? xasprintf("%lld", json_integer_value(arch)) : NULL;
   json_put(entry, "arch", json_string(number ? number : json_string_value(arch)));
 
   return entry;
@@ -48,11 +48,9 @@ static json_t *manifest_entry(const struct cache_file *file) {
 /* {"targets": […]}: each target of the entries once, sorted. */
 static json_t *summary_make(const json_t *entries) {
   cleanup_json json_t *seen = json_object();
-  json_t *targets = json_array(), *entry;
-  size_t i;
-  const char *text;
+  json_t *targets = json_array();
 
-  json_array_foreach (entries, i, entry) {
+  json_elements (entries, i, entry) {
     cleanup_json json_t *target = json_pack(
         "{s:O, s:O, s:O}", "arch", json_object_get(entry, "arch"), "backend",
         json_object_get(entry, "backend"), "warp_size", json_object_get(entry, "warp_size"));
@@ -63,7 +61,7 @@ static json_t *summary_make(const json_t *entries) {
   /* The canonical form is sorted by the targets' texts. */
   cleanup_free char *sorted = json_canonical(seen);
   cleanup_json json_t *in_order = json_loads(sorted, 0, NULL);
-  json_object_foreach (in_order, text, entry)
+  json_members (in_order, text, entry)
     json_push(targets, json_incref(entry));
 
   return json_pack("{s:o}", "targets", targets);
@@ -71,9 +69,8 @@ static json_t *summary_make(const json_t *entries) {
 
 /* Adds blobs/sha256/… with the bytes, which are taken over, and returns its descriptor. */
 static json_t *blob_add(struct cache_files *files, const char *type, char *bytes, size_t size) {
-  char text[DIGEST_TEXT_SIZE];
   struct digest digest = digest_of(bytes, size);
-  digest_format(&digest, text);
+  const char *text = DIGEST_TEXT(&digest);
   cleanup_free char *path = xasprintf("blobs/sha256/%s", text + strlen("sha256:"));
   cache_files_add(files, path, bytes, size);
   return json_pack("{s:s, s:s, s:I}", "mediaType", type, "digest", text, "size", (json_int_t)size);
@@ -84,19 +81,12 @@ static json_t *json_blob_add(struct cache_files *files, const char *type, const 
   return blob_add(files, type, bytes, strlen(bytes));
 }
 
-static void json_file_add(struct cache_files *files, const char *path, const json_t *json) {
-  char *bytes = json_canonical(json);
-  cache_files_add(files, path, bytes, strlen(bytes));
-}
-
 static json_t *labels_make(const json_t *entries, size_t n_bytes, const struct digest *release) {
-  char text[DIGEST_TEXT_SIZE];
   cleanup_json json_t *targets = summary_make(entries);
   cleanup_free char *summary = json_canonical(targets), *size = xasprintf("%zu", n_bytes),
                     *count = xasprintf("%zu", json_array_size(entries));
   return json_pack("{s:s, s:s, s:s, s:s}", LABEL("entry-count"), count, LABEL("summary"), summary,
-                   LABEL("cache-size-bytes"), size, "wavetune.release",
-                   digest_format(release, text));
+                   LABEL("cache-size-bytes"), size, "wavetune.release", DIGEST_TEXT(release));
 }
 
 bool image_make(struct cache_files *cache, const struct digest *release, struct cache_files *ret,
@@ -120,7 +110,7 @@ bool image_make(struct cache_files *cache, const struct digest *release, struct 
 
   cleanup_json json_t *contents = json_pack("{s:O}", "triton", entries),
                       *labels = labels_make(entries, n_bytes, release);
-  json_file_add(&layer, "io.triton.manifest/manifest.json", contents);
+  cache_files_add_json(&layer, "io.triton.manifest/manifest.json", contents);
 
   cleanup_free char *tar = cache_files_tar(&layer, &tar_size);
   char *zipped = gzip_compress(tar, tar_size, &zipped_size);
@@ -138,8 +128,8 @@ bool image_make(struct cache_files *cache, const struct digest *release, struct 
   cleanup_json json_t *index = json_pack("{s:i, s:[o]}", "schemaVersion", 2, "manifests",
                                          json_blob_add(ret, MANIFEST_TYPE, manifest));
   cleanup_json json_t *layout = json_pack("{s:s}", "imageLayoutVersion", "1.0.0");
-  json_file_add(ret, "index.json", index);
-  json_file_add(ret, "oci-layout", layout);
+  cache_files_add_json(ret, "index.json", index);
+  cache_files_add_json(ret, "oci-layout", layout);
 
   return true;
 }

@@ -35,10 +35,9 @@ bool image_is(const char *folder) {
 static bool blob_read(const char *folder, const json_t *descriptor, size_t size_max,
                       char **ret_bytes, size_t *ret_size, struct error *error) {
   struct digest digest, found;
-  char text[DIGEST_TEXT_SIZE];
   if (!json_get_digest(descriptor, "", "digest", JSON_REQUIRED, &digest, error))
     return false;
-  digest_format(&digest, text);
+  const char *text = DIGEST_TEXT(&digest);
 
   cleanup_free char *path = xasprintf("%s/blobs/sha256/%s", folder, text + strlen("sha256:")),
                     *bytes = NULL;
@@ -171,8 +170,6 @@ bool image_tables_add(const char *folder, const struct cache_format *format, con
                       struct cache_files *files, struct error *error) {
   cleanup_json json_t *manifest = NULL, *seen = json_object();
   struct image_reading reading = {.format = format, .below = below, .files = files, .seen = seen};
-  const json_t *layer;
-  size_t i;
   if (!string_equal(format->name, "triton"))
     return error_set(error, "%s is an image, which has a cache of Triton: import it as triton",
                      folder);
@@ -185,7 +182,7 @@ bool image_tables_add(const char *folder, const struct cache_format *format, con
                      "%s: the image has %zu layers, at most %d are read; import the image that has "
                      "only the cache",
                      folder, json_array_size(layers), LAYERS_MAX);
-  json_array_foreach (layers, i, layer) {
+  json_elements (layers, i, layer) {
     cleanup_free char *bytes = NULL;
     size_t size;
     if (!blob_read(folder, layer, LAYER_MAX, &bytes, &size, error) ||

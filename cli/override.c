@@ -1,44 +1,20 @@
 /* wavetune override add, list and remove: pins and bans of configs that every release obeys. */
 #include "cli/cli.h"
 #include "common/program/output.h"
-#include "common/space/key.h"
-
-/* "NAME=VALUE,…" or a JSON object, as JSON; NULL in *ret: the option is not given. */
-static bool values_read(const struct options *options, const char *option, json_t **ret,
-                        struct error *error) {
-  const char *text = option_text(options, option);
-  cleanup_key struct key key = {0};
-  *ret = NULL;
-  if (!text)
-    return true;
-  if (text[0] == '{')
-    return json_parse(text, strlen(text), ret, error) || error_prefix(error, "--%s: ", option);
-  if (!key_parse_text(text, NULL, 0, &key, error))
-    return error_prefix(error, "--%s %s: ", option, text);
-  *ret = key_to_json(&key);
-  return true;
-}
 
 static int command_override_add(struct options *options) {
-  static const char *const texts[][2] = {{"tag", "tag"}, {"reason", "reason"}, {"until", "until"}};
   char *const *arguments =
       cli_arguments(options, 2,
                     "state pin or ban and one kernel, by name or hash: wavetune override add ban "
                     "softmax/online --values LANES=16 --reason \"wrong on gfx942\"");
-  cleanup_json json_t *body = NULL, *key = NULL, *config = NULL, *environment = NULL,
-                      *answer = NULL;
-  struct error error;
-  if (!arguments)
-    return EXIT_USAGE;
   if (!option_text(options, "values") || !option_text(options, "reason"))
-    return cli_refuse(EXIT_USAGE, "give --values and --reason: whoever looks at it in a year "
-                                  "needs to know why");
-  if (!values_read(options, "key", &key, &error) ||
-      !values_read(options, "values", &config, &error) ||
-      !cli_environment(options, "environment", &environment, &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_refuse(EXIT_USAGE, "give --values and --reason: whoever looks at it in a year "
+                           "needs to know why");
 
-  body = cli_options_json(options, texts, ARRAY_LENGTH(texts));
+  cleanup_json json_t *key = values_of_text("key", option_text(options, "key")),
+                      *config = values_of_text("values", option_text(options, "values")),
+                      *environment = cli_environment(options, "environment"),
+                      *body = cli_options_json(options, "tag", "reason", "until", NULL);
   json_put(body, "kind", json_string(arguments[0]));
   json_put(body, "kernel", json_string(arguments[1]));
   json_object_set(body, "config", config);
@@ -49,27 +25,27 @@ static int command_override_add(struct options *options) {
   if (option_flag(options, "unknown"))
     json_put(body, "unknown", json_true());
 
-  int code = cli_request_or_json(options, "POST", "/v1/overrides", body, &answer);
+  cleanup_json json_t *answer = cli_request_or_json(options, "POST", "/v1/overrides", body);
   if (answer) {
     const char *until = cli_member(answer, "until");
     printf("override %s%s%s; releases from now on obey it; those that are served stay\n",
            cli_member(answer, "id"), *until ? " until " : "", until);
   }
-  return code;
+  return EXIT_OK;
 }
 
 static int command_override_list(struct options *options) {
   static const struct cli_column columns[] = {{"id", "id", true},
-                                              {"kind", "kind"},
-                                              {"kernel", "kernel"},
+                                              {"kind"},
+                                              {"kernel"},
                                               {"key", "key", false, cli_format_or_dash},
                                               {"tag", "tag", false, cli_format_or_dash},
-                                              {"environment", "environment"},
-                                              {"config", "config"},
+                                              {"environment"},
+                                              {"config"},
                                               {"until", "until", false, cli_format_or_dash},
                                               {"by", "made_by"},
-                                              {"reason", "reason"}};
-  return output_list(options, "/v1/overrides", columns, ARRAY_LENGTH(columns));
+                                              {"reason"}};
+  return output_list(options, "/v1/overrides", columns);
 }
 
 static int command_override_remove(struct options *options) {
@@ -90,8 +66,6 @@ static const struct option_spec add_options[] = {
              "also where the server does not know the kernel, function or parameter yet"),
     SERVER_OPTIONS,
 };
-static const struct option_spec list_options[] = {OPTION_OUTPUT, SERVER_OPTIONS};
-static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
 CLI_COMMAND(
     override_add, "override add", "pin|ban KERNEL", add_options,

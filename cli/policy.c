@@ -23,29 +23,24 @@ static void policy_print(const json_t *policy) {
   line_print("jobs an hour", policy, "jobs_per_hour", "no limit");
   line_print("run", policy, "run", "\"\"");
   printf("%-12s %.1f device seconds, and %.1f estimated for open jobs\n", "used today",
-         json_number_value(json_object_get(policy, "used_today")),
-         json_number_value(json_object_get(policy, "open")));
+         json_number(policy, "used_today"), json_number(policy, "open"));
   line_print("channel", policy, "channel", "no proposals");
   line_print("require", policy, "require", "");
   line_print("promote", policy, "promote", "");
 }
 
 static int command_policy(struct options *options) {
-  cleanup_json json_t *policy = NULL;
-  int code = cli_request_or_json(options, "GET", "/v1/policy", NULL, &policy);
+  cleanup_json json_t *policy = cli_request_or_json(options, "GET", "/v1/policy", NULL);
   if (policy)
     policy_print(policy);
-  return code;
+  return EXIT_OK;
 }
 
 static int command_policy_set(struct options *options) {
-  static const char *const texts[][2] = {
-      {"mode", "mode"}, {"channel", "channel"}, {"require", "require"}, {"run", "run"}};
   static const char *const lists[][2] = {{"owner", "tokens"}, {"image", "images"}};
-  cleanup_json json_t *body = cli_options_json(options, texts, ARRAY_LENGTH(texts)), *policy = NULL;
-  struct error error;
+  cleanup_json json_t *body = cli_options_json(options, "mode", "channel", "require", "run", NULL);
   if (!option_text(options, "mode"))
-    return cli_refuse(EXIT_USAGE, "give --mode off, suggest or automatic");
+    cli_refuse(EXIT_USAGE, "give --mode off, suggest or automatic");
   for (size_t i = 0; i < ARRAY_LENGTH(lists); i++) {
     json_t *list = option_list_json(options, lists[i][0]);
     if (list)
@@ -53,26 +48,25 @@ static int command_policy_set(struct options *options) {
   }
   if (option_flag(options, "promote"))
     json_put(body, "promote", json_true());
-  if (!cli_put_number(options, "budget", "device_seconds_per_day", body, &error) ||
-      !cli_put_number(options, "job-budget", "device_seconds_per_job", body, &error) ||
-      !cli_put_number(options, "jobs-per-hour", "jobs_per_hour", body, &error) ||
-      !cli_put_number(options, "configs-max", "configs_max", body, &error))
-    return cli_fail(EXIT_USAGE, &error);
+  cli_put_number(options, "budget", "device_seconds_per_day", body);
+  cli_put_number(options, "job-budget", "device_seconds_per_job", body);
+  cli_put_number(options, "jobs-per-hour", "jobs_per_hour", body);
+  cli_put_number(options, "configs-max", "configs_max", body);
 
-  int code = cli_request_or_json(options, "PUT", "/v1/policy", body, &policy);
+  cleanup_json json_t *policy = cli_request_or_json(options, "PUT", "/v1/policy", body);
   if (policy)
     policy_print(policy);
-  return code;
+  return EXIT_OK;
 }
 
 static int command_policy_list(struct options *options) {
   static const struct cli_column columns[] = {
-      {"id", "id", true},     {"policy of", "set_by"},
-      {"mode", "mode"},       {"acts", "acts"},
-      {"tokens", "tokens"},   {"images", "images"},
-      {"channel", "channel"}, {"seconds a day", "device_seconds_per_day", true},
-      {"promote", "promote"}, {"set", "set_at"}};
-  return cli_print_list(options, "/v1/policies", columns, ARRAY_LENGTH(columns));
+      {"id", "id", true}, {"policy of", "set_by"},
+      {"mode"},           {"acts"},
+      {"tokens"},         {"images"},
+      {"channel"},        {"seconds a day", "device_seconds_per_day", true},
+      {"promote"},        {"set", "set_at"}};
+  return cli_print_list(options, "/v1/policies", columns);
 }
 
 static int command_policy_remove(struct options *options) {
@@ -81,55 +75,52 @@ static int command_policy_remove(struct options *options) {
 }
 
 static int command_policy_suggestions(struct options *options) {
-  static const struct cli_column columns[] = {{"name", "name"},
-                                              {"key", "key"},
-                                              {"from", "source"},
-                                              {"configs", "configs", true},
-                                              {"image", "image"},
-                                              {"device seconds", "device_seconds", true},
-                                              {"environment", "environment"},
-                                              {"no job before", "not_queued"}};
-  cleanup_json json_t *answer = NULL;
-  int code =
-      cli_request_or_json(options, "GET", "/v1/policy/suggestions?limit=1000", NULL, &answer);
+  static const struct cli_column columns[] = {
+      {"name"},           {"key"},
+      {"from", "source"}, {"configs", "configs", true},
+      {"image"},          {"device seconds", "device_seconds", true},
+      {"environment"},    {"no job before", "not_queued"}};
+  cleanup_json json_t *answer =
+      cli_request_or_json(options, "GET", "/v1/policy/suggestions?limit=1000", NULL);
   if (!answer)
-    return code;
+    return EXIT_OK;
 
-  const json_t *items = json_object_get(answer, "items"), *item;
+  const json_t *items = json_object_get(answer, "items");
   const json_t *left = json_object_get(answer, "device_seconds_left");
   double sum = 0;
-  size_t index;
-  json_array_foreach (items, index, item)
-    sum += json_number_value(json_object_get(item, "device_seconds"));
-  cli_print_table(items, columns, ARRAY_LENGTH(columns));
+  json_elements (items, index, item)
+    sum += json_number(item, "device_seconds");
+  cli_print_table(items, columns);
   printf("%zu jobs, about %.1f device seconds", json_array_size(items), sum);
   if (json_is_number(left))
     printf("; %.1f are left today", json_number_value(left));
   putchar('\n');
-  return code;
+  return EXIT_OK;
 }
 
 static int command_policy_run(struct options *options) {
-  static const struct cli_column columns[] = {{"name", "name"},
-                                              {"key", "key"},
-                                              {"from", "source"},
-                                              {"job", "job", true},
-                                              {"refused", "refused"}};
-  cleanup_json json_t *body = json_pack("{s:I}", "top", (json_int_t)option_integer(options, "top"));
-  cleanup_json json_t *answer = NULL;
-  int code = cli_request_or_json(options, "POST", "/v1/policy/run", body, &answer);
+  static const struct cli_column columns[] = {
+      {"name"}, {"key"}, {"from", "source"}, {"job", "job", true}, {"refused"}};
+  cleanup_json json_t *body = json_pack("{s:I}", "top", (json_int_t)option_integer(options, "top")),
+                      *answer = cli_request_or_json(options, "POST", "/v1/policy/run", body);
   if (answer)
-    cli_print_table(json_object_get(answer, "items"), columns, ARRAY_LENGTH(columns));
-  return code;
+    cli_print_table(json_object_get(answer, "items"), columns);
+  return EXIT_OK;
 }
 
 static int command_proposals(struct options *options) {
-  static const struct cli_column columns[] = {
-      {"id", "id", true},           {"channel", "channel"},   {"state", "state"},
-      {"winners", "winners", true}, {"added", "added", true}, {"changed", "changed", true},
-      {"made", "made_at"},          {"release", "release"},   {"environment", "environment"},
-      {"waits for", "waits_for"},   {"reason", "reason"}};
-  return cli_print_list(options, "/v1/proposals", columns, ARRAY_LENGTH(columns));
+  static const struct cli_column columns[] = {{"id", "id", true},
+                                              {"channel"},
+                                              {"state"},
+                                              {"winners", "winners", true},
+                                              {"added", "added", true},
+                                              {"changed", "changed", true},
+                                              {"made", "made_at"},
+                                              {"release"},
+                                              {"environment"},
+                                              {"waits for", "waits_for"},
+                                              {"reason"}};
+  return cli_print_list(options, "/v1/proposals", columns);
 }
 
 static int command_proposals_show(struct options *options) {
@@ -141,13 +132,10 @@ static int command_proposals_show(struct options *options) {
                 {"kept", {"reason", NULL}},
                 {"skipped", {"reason", NULL}}};
   char *const *id = cli_arguments(options, 1, NAME_ONE);
-  if (!id)
-    return EXIT_USAGE;
   cleanup_free char *path = cli_path("/v1/proposals/", *id, "");
-  cleanup_json json_t *proposal = NULL;
-  int code = cli_request_or_json(options, "GET", path, NULL, &proposal);
+  cleanup_json json_t *proposal = cli_request_or_json(options, "GET", path, NULL);
   if (!proposal)
-    return code;
+    return EXIT_OK;
 
   line_print("channel", proposal, "channel", "");
   line_print("release", proposal, "release", "");
@@ -157,13 +145,13 @@ static int command_proposals_show(struct options *options) {
   for (size_t i = 0; i < ARRAY_LENGTH(groups); i++) {
     const json_t *items = json_object_get(changes, groups[i].group);
     struct cli_column columns[] = {{groups[i].group, "name"},
-                                   {"key", "key"},
+                                   {"key"},
                                    {groups[i].columns[0], groups[i].columns[0]},
                                    {groups[i].columns[1], groups[i].columns[1]}};
     if (json_array_size(items))
-      cli_print_table(items, columns, groups[i].columns[1] ? 4 : 3);
+      cli_print_table_of(items, columns, groups[i].columns[1] ? 4 : 3);
   }
-  return code;
+  return EXIT_OK;
 }
 
 /* The channel moves as with `wavetune promote`, but only from the entry that the proposal was
@@ -171,27 +159,18 @@ static int command_proposals_show(struct options *options) {
 static int command_proposals_promote(struct options *options) {
   char *const *id = cli_arguments(options, 1, NAME_ONE);
   cleanup_signers struct signers signers = {0};
-  cleanup_http_client struct http_client *client = NULL;
-  cleanup_json json_t *proposal = NULL;
-  cleanup_release struct release *release = NULL;
   struct channel_change change = {0};
-  int code = id ? channel_change_begin(options, &signers, &change, &client) : EXIT_USAGE;
-  if (code != EXIT_OK)
-    return code;
-
+  channel_change_of_options(options, &signers, &change);
+  cleanup_http_client struct http_client *client = cli_connect(options);
   cleanup_free char *path = cli_path("/v1/proposals/", *id, "");
-  code = cli_call(client, "GET", path, NULL, &proposal);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *proposal = cli_get(client, path);
   if (!string_equal(cli_member(proposal, "state"), "open"))
-    return cli_refuse(EXIT_REFUSED, "proposal %s was %s %s", *id, cli_member(proposal, "state"),
-                      cli_member(proposal, "reason"));
+    cli_refuse(EXIT_REFUSED, "proposal %s was %s %s", *id, cli_member(proposal, "state"),
+               cli_member(proposal, "reason"));
 
   const char *etag = cli_member(proposal, "etag");
-  code = release_get(client, cli_member(proposal, "release"), "the proposal was not promoted",
-                     &release);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_release struct release *release =
+      release_get(client, cli_member(proposal, "release"), "the proposal was not promoted");
   change.channel = cli_member(proposal, "channel");
   change.release = release;
   change.if_match = *etag ? etag : NULL;
@@ -202,20 +181,16 @@ static int command_proposals_promote(struct options *options) {
 static int command_proposals_reject(struct options *options) {
   char *const *id = cli_arguments(options, 1, NAME_ONE);
   const char *reason = option_text(options, "reason");
-  if (!id)
-    return EXIT_USAGE;
   if (!reason)
-    return cli_refuse(EXIT_USAGE,
-                      "give the reason with --reason TEXT: `wavetune proposals` shows it");
+    cli_refuse(EXIT_USAGE, "give the reason with --reason TEXT: `wavetune proposals` shows it");
   cleanup_free char *path = cli_path("/v1/proposals/", *id, "/reject");
-  cleanup_json json_t *body = json_pack("{s:s}", "reason", reason), *proposal = NULL;
-  int code = cli_request_or_json(options, "POST", path, body, &proposal);
+  cleanup_json json_t *body = json_pack("{s:s}", "reason", reason),
+                      *proposal = cli_request_or_json(options, "POST", path, body);
   if (proposal)
     printf("rejected %s\n", *id);
-  return code;
+  return EXIT_OK;
 }
 
-static const struct option_spec server_options[] = {SERVER_OPTIONS};
 static const struct option_spec set_options[] = {
     CLI_TEXT("mode", "MODE",
              "off; suggest: jobs are listed, and `wavetune policy run` makes them; automatic: the "

@@ -1,12 +1,9 @@
 /* wavetune publish, releases, diff, promote, rollback, sign, channels and key: winners become an
  * immutable release, channels point at releases, and keys sign the entries of channels. */
 #include "cli/channel.h"
-#include "common/base/file.h"
 
 static void reasons_print(const json_t *answer, const char *group) {
-  size_t index;
-  json_t *item;
-  json_array_foreach (json_object_get(answer, group), index, item) {
+  json_elements (json_object_get(answer, group), index, item) {
     if (!json_object_get(item, "reason"))
       continue;
     cleanup_free char *key = cli_compact(item, "key");
@@ -15,126 +12,104 @@ static void reasons_print(const json_t *answer, const char *group) {
   }
 }
 
-/* The keys without which nothing is published: NULL in *ret: none. */
-static bool required_read(const struct options *options, json_t **ret, struct error *error) {
+/* The keys without which nothing is published; NULL: none. */
+static json_t *required_of_options(const struct options *options) {
   const char *file = option_text(options, "jobs"), *run = option_text(options, "run");
   bool is_all = option_flag(options, "require-all");
   cleanup_json json_t *required = json_object();
-  json_t *ids;
   if (is_all)
     json_put(required, "all", json_true());
   if (run)
     json_put(required, "run", option_text_json(options, "run"));
-  if (file && !jobs_file_read(file, &ids, error))
-    return false;
   if (file)
-    json_put(required, "jobs", ids);
-  *ret = json_object_size(required) ? TAKE(required) : NULL;
-  return true;
+    json_put(required, "jobs", jobs_file_read(file));
+  return json_object_size(required) ? TAKE(required) : NULL;
 }
 
-/* Posts the request. EXIT_FAILED: required keys are missing, which are printed. */
-static int release_post(struct http_client *client, const json_t *body, json_t **ret_answer) {
+/* Posts the request. Where required keys are missing, prints them. */
+static json_t *release_post(struct http_client *client, const json_t *body) {
   cleanup_free char *text = json_dumps(body, JSON_COMPACT);
   struct http_request request = {
       .method = "POST", .path = "/v1/releases", .body = text, .body_size = strlen(text)};
   cleanup_http_response struct http_response response = {0};
-  int code = cli_send(client, &request, &response);
-  if (code != EXIT_OK)
-    return code;
+  cli_send(client, &request, &response);
 
-  cleanup_json json_t *answer = json_loadb(response.body, response.size, 0, NULL);
+  json_t *answer = json_loadb(response.body, response.size, 0, NULL);
   const json_t *lacking = json_object_get(answer, "lacking");
   if (response.status == 409 && json_array_size(lacking)) {
     reasons_print(answer, "lacking");
-    return cli_refuse(EXIT_FAILED, "nothing was published: %zu required keys have no winner",
-                      json_array_size(lacking));
+    cli_refuse(EXIT_FAILED, "nothing was published: %zu required keys have no winner",
+               json_array_size(lacking));
   }
   if (response.status / 100 != 2)
-    return cli_refused(&response, "nothing was published");
+    cli_refused(&response, "nothing was published");
   if (!answer)
-    return cli_refuse(EXIT_UNREACHABLE, "the server's answer is no JSON");
-  *ret_answer = TAKE(answer);
-  return EXIT_OK;
+    cli_refuse(EXIT_UNREACHABLE, "the server's answer is no JSON");
+  return answer;
 }
 
-static bool publish_body(const struct options *options, json_t **ret_body, struct error *error) {
-  static const char *const texts[][2] = {
-      {"tag", "tag"}, {"as-of", "as_of"}, {"require-agreement", "require_agreement"}};
+static json_t *publish_body(const struct options *options) {
   const char *channel = option_text(options, "channel"), *gain = option_text(options, "min-gain"),
              *regime = option_text(options, "regime"), *pins_file = option_text(options, "pins");
-  cleanup_json json_t *body = cli_options_json(options, texts, ARRAY_LENGTH(texts)),
-                      *environment = NULL, *pins = NULL, *kernels = NULL, *required = NULL;
+  json_t *body = cli_options_json(options, "tag", "as-of", "require-agreement", NULL),
+         *environment = cli_environment(options, "environment"),
+         *required = required_of_options(options), *pins = NULL;
   char *end;
   double min_gain = strtod(gain, &end);
-  if (!cli_environment(options, "environment", &environment, error) ||
-      !required_read(options, &required, error) ||
-      (pins_file && !json_parse_file(pins_file, 16 << 20, &pins, error)))
-    return false;
+  struct error error;
+  if (pins_file && !json_parse_file(pins_file, 16 << 20, &pins, &error))
+    cli_fail(EXIT_USAGE, &error);
   if (end == gain || *end || !(min_gain >= 0 && min_gain < 1))
-    return error_set(error,
-                     "--min-gain %s: give a share of the time, from 0 to below 1, such as 0.02 for "
-                     "2 %%",
-                     gain);
+    cli_refuse(EXIT_USAGE,
+               "--min-gain %s: give a share of the time, from 0 to below 1, such as 0.02 for 2 %%",
+               gain);
 
-  kernels = option_list_json(options, "kernel");
-  json_object_set(body, "environment", environment);
+  json_t *kernels = option_list_json(options, "kernel");
+  json_put(body, "environment", environment);
   if (cli_regime_member(regime))
     json_put(body, "regime", option_text_json(options, "regime"));
   if (kernels)
-    json_object_set(body, "kernels", kernels);
+    json_put(body, "kernels", kernels);
   if (pins)
-    json_object_set(body, "pins", pins);
+    json_put(body, "pins", pins);
   if (required)
-    json_object_set(body, "requires", required);
+    json_put(body, "requires", required);
   if (option_flag(options, "refuse-self-timed"))
     json_put(body, "refuse_self_timed", json_true());
   if (channel)
     json_put(body, "replaces",
              json_pack("{s:o, s:f}", "channel", option_text_json(options, "channel"), "min_gain",
                        min_gain));
-  *ret_body = TAKE(body);
-
-  return true;
+  return body;
 }
 
 static int command_publish(struct options *options) {
-  cleanup_json json_t *body = NULL, *answer = NULL, *entry = NULL;
+  cleanup_json json_t *entry = NULL;
   cleanup_signers struct signers signers = {0};
   struct channel_change change = {.channel = option_text(options, "channel"),
                                   .signers = &signers,
                                   .as_json = option_flag(options, "json")};
   const char *const *keys;
-  struct error error;
   if (!change.channel && (option_text(options, "expires") || option_text(options, "follow") ||
                           option_list(options, "sign-key", &keys)))
-    return cli_refuse(
-        EXIT_USAGE, "--sign-key, --follow and --expires are for a channel's entry: give --channel "
-                    "too");
-  if ((change.channel && !channel_change_of_options(options, &signers, &change, &error)) ||
-      !publish_body(options, &body, &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_refuse(EXIT_USAGE,
+               "--sign-key, --follow and --expires are for a channel's entry: give --channel "
+               "too");
+  if (change.channel)
+    channel_change_of_options(options, &signers, &change);
 
+  cleanup_json json_t *body = publish_body(options);
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
-  int code = release_post(client, body, &answer);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *answer = release_post(client, body);
   const char *digest = cli_member(answer, "release"), *bytes = cli_member(answer, "bytes");
-  cleanup_release struct release *release = NULL;
-  if (!release_check(bytes, strlen(bytes), digest, &release, &error))
-    return cli_fail(EXIT_REFUSED, &error);
-
+  cleanup_release struct release *release = release_check(bytes, strlen(bytes), digest);
   if (change.channel) {
     /* The channel moves only from the entry that its release was compared with. */
     const char *etag = cli_member(json_object_get(answer, "replaces"), "etag");
     change.release = release;
     change.if_match = *etag ? etag : NULL;
     change.if_none_match = *etag ? NULL : "*";
-    code = channel_change(client, &change, &entry);
-    if (code != EXIT_OK)
-      return code;
+    entry = channel_change(client, &change);
   }
 
   if (change.as_json) {
@@ -158,35 +133,23 @@ static int command_publish(struct options *options) {
     fprintf(stderr, "wavetune: the release's environment names no model of GPU, so a node that "
                     "states its own does not find it; import or tune again with --environment "
                     "'{\"gpu\": …}'\n");
-  printf("channel  %s, counter %" JSON_INTEGER_FORMAT "\n", change.channel,
-         cli_integer(entry, "counter"));
+  printf("channel  %s, counter %lld\n", change.channel, cli_integer(entry, "counter"));
 
   return EXIT_OK;
 }
 
 static int command_releases(struct options *options) {
-  static const struct cli_column columns[] = {
-      {"release", "release"},       {"made", "created_at"}, {"tag", "tag"},
-      {"winners", "winners", true}, {"by", "made_by"},      {"environment", "environment"}};
-  return cli_print_list(options, "/v1/releases", columns, ARRAY_LENGTH(columns));
+  static const struct cli_column columns[] = {{"release"},       {"made", "created_at"},
+                                              {"tag"},           {"winners", "winners", true},
+                                              {"by", "made_by"}, {"environment"}};
+  return cli_print_list(options, "/v1/releases", columns);
 }
 
 /* Gets a release by its digest from the server, or reads a file, such as fetch's release.json. */
-static int release_load(struct http_client *client, const char *name,
-                        struct release **ret_release) {
-  struct error error;
+static struct release *release_load(struct http_client *client, const char *name) {
   struct digest digest;
-  cleanup_free char *text = NULL;
-  size_t size;
-  if (digest_parse(name, &digest))
-    return release_get(client, name, name, ret_release);
-  if (!file_read(name, RELEASE_SIZE_MAX, &text, &size, &error))
-    return cli_fail(EXIT_USAGE, &error);
-  if (release_parse(text, size, ret_release, &error))
-    return EXIT_OK;
-  error_prefix(&error, "%s is not a release: ", name);
-
-  return cli_fail(EXIT_USAGE, &error);
+  return digest_parse(name, &digest) ? release_get(client, name, name)
+                                     : release_of_file(name, " is not a release");
 }
 
 static void change_print(const char *sign, const char *name, const char *key,
@@ -208,14 +171,8 @@ static int command_diff(struct options *options) {
   if (!names)
     return EXIT_USAGE;
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
-  cleanup_release struct release *from = NULL, *to = NULL;
-  int code = release_load(client, names[0], &from);
-  if (code == EXIT_OK)
-    code = release_load(client, names[1], &to);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_release struct release *from = release_load(client, names[0]),
+                                 *to = release_load(client, names[1]);
 
   /* Two releases with the same winners may still have different environments, tags or regimes. */
   const struct {
@@ -243,15 +200,13 @@ static int command_diff(struct options *options) {
     cli_print_json(diff);
   } else {
     for (size_t i = 0; i < ARRAY_LENGTH(groups); i++) {
-      size_t index;
-      json_t *change;
-      json_array_foreach (json_object_get(diff, groups[i][0]), index, change) {
+      json_elements (json_object_get(diff, groups[i][0]), index, change) {
         cleanup_free char *name = xasprintf("%s ", cli_member(change, "name")),
                           *key = cli_compact(change, "key");
         change_print(groups[i][1], name, key, change);
       }
     }
-    printf("%zu removed, %zu added, %zu changed, %" JSON_INTEGER_FORMAT " the same\n",
+    printf("%zu removed, %zu added, %zu changed, %lld the same\n",
            json_array_size(json_object_get(diff, "removed")),
            json_array_size(json_object_get(diff, "added")),
            json_array_size(json_object_get(diff, "changed")), cli_integer(diff, "same"));
@@ -263,33 +218,30 @@ static int command_diff(struct options *options) {
 static char *format_count(const json_t *array) { return xasprintf("%zu", json_array_size(array)); }
 
 static int command_channels(struct options *options) {
-  static const struct cli_column columns[] = {
-      {"channel", "channel"},       {"tag", "tag"},
-      {"counter", "counter", true}, {"moved", "updated_at"},
-      {"release", "release"},       {"signed", "signatures", true, format_count},
-      {"expires", "expires"},       {"environment", "environment"}};
-  return cli_print_list(options, "/v1/channels", columns, ARRAY_LENGTH(columns));
+  static const struct cli_column columns[] = {{"channel"},
+                                              {"tag"},
+                                              {"counter", "counter", true},
+                                              {"moved", "updated_at"},
+                                              {"release"},
+                                              {"signed", "signatures", true, format_count},
+                                              {"expires"},
+                                              {"environment"}};
+  return cli_print_list(options, "/v1/channels", columns);
 }
 
 static int command_promote(struct options *options) {
   char *const *arguments =
       cli_arguments(options, 2, "name a release and a channel: wavetune promote sha256:… stable");
   cleanup_signers struct signers signers = {0};
-  cleanup_http_client struct http_client *client = NULL;
   struct channel_change change = {0};
-  int code = arguments ? channel_change_begin(options, &signers, &change, &client) : EXIT_USAGE;
-  if (code != EXIT_OK)
-    return code;
+  channel_change_of_options(options, &signers, &change);
+  cleanup_http_client struct http_client *client = cli_connect(options);
 
   const char *given = option_text(options, "if-match");
   bool is_bare = given && given[0] != '"' && !string_equal(given, "*"); /* a shell ate the quotes */
   cleanup_free char *if_match = given ? xasprintf(is_bare ? "\"%s\"" : "%s", given) : NULL,
                     *what = xasprintf("channel %s was not moved", arguments[1]);
-  cleanup_release struct release *release = NULL;
-  code = release_get(client, arguments[0], what, &release);
-  if (code != EXIT_OK)
-    return code;
-
+  cleanup_release struct release *release = release_get(client, arguments[0], what);
   change.channel = arguments[1];
   change.release = release;
   change.if_match = if_match;
@@ -300,24 +252,20 @@ static int command_promote(struct options *options) {
 /* The release that the channel served before it first served its present one. With signers, one of
  * them must have signed its entry: a signed rollback states that the channel served the release
  * before, and a server can forge the history. */
-static int release_before_get(struct http_client *client, const struct channel_entry *present,
-                              const struct signers *signers, char **ret_digest) {
-  char digest[DIGEST_TEXT_SIZE];
-  digest_format(&present->release, digest);
-  cleanup_json json_t *environment = environment_to_json(&present->environment), *history = NULL;
+static char *release_before_get(struct http_client *client, const struct channel_entry *present,
+                                const struct signers *signers) {
+  const char *digest = DIGEST_TEXT(&present->release);
+  cleanup_json json_t *environment = environment_to_json(&present->environment);
   cleanup_free char *path = channel_path(present->channel, "/entries", environment, present->tag,
                                          regime_name(present->regime));
-  int code = cli_list(client, path, &history);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *history = cli_list(client, path);
 
   /* The history is newest first. The newest entry before the first one with the present release is
    * chosen, so that a second rollback goes back further. */
-  const json_t *before = NULL, *replaced = NULL, *entry;
+  const json_t *before = NULL, *replaced = NULL;
   bool is_behind = false;
-  size_t index;
 
-  json_array_foreach (history, index, entry) {
+  json_elements (history, index, entry) {
     if (string_equal(cli_member(entry, "release"), digest)) {
       is_behind = true;
       before = NULL;
@@ -328,32 +276,28 @@ static int release_before_get(struct http_client *client, const struct channel_e
   }
 
   if (!before && replaced)
-    return cli_refuse(EXIT_FAILED,
-                      "channel %s is rolled back already: nothing was served before %s; --to %s "
-                      "goes forward again",
-                      present->channel, digest, cli_member(replaced, "release"));
+    cli_refuse(EXIT_FAILED,
+               "channel %s is rolled back already: nothing was served before %s; --to %s "
+               "goes forward again",
+               present->channel, digest, cli_member(replaced, "release"));
   if (!before)
-    return cli_refuse(EXIT_FAILED,
-                      "channel %s served nothing before %s; name the release: --to sha256:…",
-                      present->channel, digest);
+    cli_refuse(EXIT_FAILED, "channel %s served nothing before %s; name the release: --to sha256:…",
+               present->channel, digest);
 
   if (signers->n) {
     cleanup_channel_entry struct channel_entry served = {0};
     struct error error;
-    if (!channel_entry_parse(before, &served, &error)) {
-      error_prefix(&error, "the server's answer is not a channel entry: ");
-      return cli_fail(EXIT_REFUSED, &error);
-    }
+    if (!channel_entry_parse(before, &served, &error))
+      cli_fail_in(EXIT_REFUSED, &error, "the server's answer is not a channel entry: ");
     if (!string_equal(served.channel, present->channel) ||
         !entry_is_signed_by(&served, signers->all, signers->n))
-      return cli_refuse(EXIT_REFUSED,
-                        "only the server states that channel %s served %s before: none of these "
-                        "keys signed that entry; name the release: --to sha256:…",
-                        present->channel, cli_member(before, "release"));
+      cli_refuse(EXIT_REFUSED,
+                 "only the server states that channel %s served %s before: none of these "
+                 "keys signed that entry; name the release: --to sha256:…",
+                 present->channel, cli_member(before, "release"));
   }
 
-  *ret_digest = xstrdup(cli_member(before, "release"));
-  return EXIT_OK;
+  return xstrdup(cli_member(before, "release"));
 }
 
 /* Whether a release has the environment, tag and regime of a channel's entry. */
@@ -375,28 +319,19 @@ static int command_rollback(struct options *options) {
   char *const *channel = cli_arguments(options, 1, "name a channel: wavetune rollback stable");
   cleanup_signers struct signers signers = {0};
   cleanup_present struct channel_present present = {0};
-  cleanup_release struct release *release = NULL;
-  cleanup_http_client struct http_client *client = NULL;
   struct channel_change change = {0};
   struct error error;
-  int code = channel ? channel_change_begin(options, &signers, &change, &client) : EXIT_USAGE;
-  if (code != EXIT_OK)
-    return code;
+  channel_change_of_options(options, &signers, &change);
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  channel_present_of_options(client, options, *channel, &present);
 
   const char *to = option_text(options, "to");
-  cleanup_free char *digest = to ? xstrdup(to) : NULL,
+  cleanup_free char *digest =
+                        to ? xstrdup(to) : release_before_get(client, &present.entry, &signers),
                     *what = xasprintf("channel %s was not rolled back", *channel);
-  code = channel_present_of_options(client, options, *channel, &present);
-  if (code == EXIT_OK && !digest)
-    code = release_before_get(client, &present.entry, &signers, &digest);
-  if (code == EXIT_OK)
-    code = release_get(client, digest, what, &release);
-  if (code != EXIT_OK)
-    return code;
-  if (!release_is_of(release, &present.entry, &error)) {
-    error_prefix(&error, "%s: ", what);
-    return cli_fail(EXIT_USAGE, &error);
-  }
+  cleanup_release struct release *release = release_get(client, digest, what);
+  if (!release_is_of(release, &present.entry, &error))
+    cli_fail_in(EXIT_USAGE, &error, "%s: ", what);
 
   change.channel = *channel;
   change.release = release;
@@ -404,9 +339,9 @@ static int command_rollback(struct options *options) {
   return channel_change_and_print(client, &change);
 }
 
-/* Posts one signature of an entry. *answer is replaced. */
-static int signature_post(struct http_client *client, const struct channel_entry *entry,
-                          const struct channel_signature *signature, json_t **answer) {
+/* Posts one signature of an entry. */
+static json_t *signature_post(struct http_client *client, const struct channel_entry *entry,
+                              const struct channel_signature *signature) {
   cleanup_json json_t *signatures = channel_signatures_to_json(signature, 1);
   cleanup_json json_t *body =
       json_pack("{s:o, s:s, s:I, s:O}", "environment", environment_to_json(&entry->environment),
@@ -416,8 +351,7 @@ static int signature_post(struct http_client *client, const struct channel_entry
     json_put(body, "regime", json_string(regime_member(entry->regime)));
 
   cleanup_free char *path = cli_path("/v1/channels/", entry->channel, "/signatures");
-  json_decref(TAKE(*answer));
-  return cli_call(client, "POST", path, body, answer);
+  return cli_call(client, "POST", path, body);
 }
 
 static int command_sign(struct options *options) {
@@ -425,49 +359,35 @@ static int command_sign(struct options *options) {
       cli_arguments(options, 1, "name a channel: wavetune sign stable --sign-key FILE");
   cleanup_signers struct signers signers = {0};
   cleanup_trusted_keys struct trusted_keys trusted = {0};
-  const char *const *trusted_paths;
   struct error error;
-  if (!channel)
-    return EXIT_USAGE;
-  if (!signers_of_option(options, &signers, &error))
-    return cli_fail(EXIT_USAGE, &error);
+  signers_of_option(options, &signers);
   if (!signers.n)
-    return cli_refuse(EXIT_USAGE, NO_SIGN_KEY);
-  size_t n = option_list(options, "trusted-key", &trusted_paths);
-
-  for (size_t i = 0; i < n; i++)
-    if (!trusted_keys_add(&trusted, trusted_paths[i], &error))
-      return cli_fail(EXIT_USAGE, &error);
+    cli_refuse(EXIT_USAGE, NO_SIGN_KEY);
+  trusted_of_option(options, &trusted);
 
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
-  char digest[DIGEST_TEXT_SIZE];
   cleanup_present struct channel_present present = {0};
-  cleanup_release struct release *release = NULL;
   cleanup_json json_t *answer = NULL;
   cleanup_free char *what = xasprintf("channel %s was not signed", *channel);
-  int code = channel_present_of_options(client, options, *channel, &present);
-  if (code == EXIT_OK)
-    code = release_get(client, digest_format(&present.entry.release, digest), what, &release);
-  if (code != EXIT_OK)
-    return code;
+  channel_present_of_options(client, options, *channel, &present);
+  cleanup_release struct release *release =
+      release_get(client, DIGEST_TEXT(&present.entry.release), what);
 
   const struct channel_entry *before = &present.entry;
   struct channel_entry after = *before; /* borrows its texts */
   if (!release_is_of(release, before, &error) ||
       (trusted.n && !channel_entry_verify(before, &trusted, &error)) ||
       !entry_follows(before, &signers, true, &error) || !entry_sign(&after, &signers, &error)) {
-    error_prefix(&error, "%s: ", what);
-    return cli_fail(EXIT_REFUSED, &error);
+    cli_fail_in(EXIT_REFUSED, &error, "%s: ", what);
   }
 
   for (size_t i = 0; i < after.signatures.n; i++) {
     bool is_there = i < before->signatures.n &&
                     string_equal(before->signatures.all[i].text, after.signatures.all[i].text);
-    code = is_there ? EXIT_OK : signature_post(client, &after, &after.signatures.all[i], &answer);
-    if (code != EXIT_OK)
-      return code;
+    if (is_there)
+      continue;
+    json_decref(answer);
+    answer = signature_post(client, &after, &after.signatures.all[i]);
   }
 
   choices_sign_all(client, release, &signers);
@@ -487,15 +407,12 @@ static int key_print(const struct options *options, bool is_new) {
                                            : "name one file: wavetune key show publisher.key.pub");
   cleanup_signing_key struct signing_key key = {0};
   struct error error;
-  if (!path)
-    return EXIT_USAGE;
   if (is_new ? !signing_key_create(*path, &key, &error) : !signing_key_read(*path, &key, &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_fail(EXIT_USAGE, &error);
 
-  char id[DIGEST_TEXT_SIZE];
   const char *kind = key.is_private ? "private" : "public";
   cleanup_free char *public_path = is_new ? xasprintf("%s.pub", *path) : NULL;
-  digest_format(&key.id, id);
+  const char *id = DIGEST_TEXT(&key.id);
   if (option_flag(options, "json")) {
     cleanup_json json_t *document = json_pack("{s:s, s:s, s:s, s:s*}", "key", id, "kind", kind,
                                               "file", *path, "public", public_path);
@@ -575,7 +492,6 @@ static const struct option_spec sign_options[] = {
     CLI_LIST("trusted-key", "FILE|FOLDER", "sign only what one of these public keys signed before"),
     SERVER_OPTIONS,
 };
-static const struct option_spec server_options[] = {SERVER_OPTIONS};
 static const struct option_spec key_options[] = {OPTION_JSON};
 
 CLI_COMMAND(publish, "publish", "", publish_options,

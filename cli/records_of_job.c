@@ -2,38 +2,28 @@
  *
  * Memory: answers are the caller's. Threads: one. */
 #include "cli/cli.h"
+#include "common/base/numbers.h"
 #include "common/program/output.h"
 #include "common/space/space.h"
 
 #define SAMPLES_MAX 4096
 
-static int compare_doubles(const void *a, const void *b) {
-  double left = *(const double *)a, right = *(const double *)b;
-  return left < right ? -1 : left > right;
-}
-
 /* The median of an array of numbers; absent for none. */
-static json_t *median_of(const json_t *numbers) {
+static json_t *median_to_json(const json_t *numbers) {
   double all[SAMPLES_MAX];
   size_t n = json_array_size(numbers) < SAMPLES_MAX ? json_array_size(numbers) : SAMPLES_MAX;
   for (size_t i = 0; i < n; i++)
     all[i] = json_number_value(json_array_get(numbers, i));
-  if (n == 0)
-    return NULL;
-  qsort(all, n, sizeof *all, compare_doubles);
-  return json_real(n % 2 ? all[n / 2] : (all[n / 2 - 1] + all[n / 2]) / 2);
+  return n ? json_real(median_of(all, n)) : NULL;
 }
 
 /* Adds to each measurement its config's values, as "config.NAME", and the medians of its samples.
  */
 static void rows_complete(json_t *rows, const struct space *space) {
-  size_t index;
-  json_t *row, *value;
-  const char *name;
-  json_array_foreach (rows, index, row) {
+  json_elements (rows, index, row) {
     json_int_t ordinal = cli_integer(row, "config");
-    json_t *us = median_of(json_object_get(row, "samples_us")),
-           *baseline_us = median_of(json_object_get(row, "baseline_us"));
+    json_t *us = median_to_json(json_object_get(row, "samples_us")),
+           *baseline_us = median_to_json(json_object_get(row, "baseline_us"));
     if (us)
       json_put(row, "median_us", us);
     if (baseline_us)
@@ -41,7 +31,7 @@ static void rows_complete(json_t *rows, const struct space *space) {
     if (ordinal < 0 || (uint64_t)ordinal >= space->raw_count)
       continue;
     cleanup_json json_t *config = space_config_to_json(space, (uint64_t)ordinal);
-    json_object_foreach (config, name, value) {
+    json_members (config, name, value) {
       cleanup_free char *member = xasprintf("config.%s", name);
       json_object_set(row, member, value);
     }
@@ -51,17 +41,17 @@ static void rows_complete(json_t *rows, const struct space *space) {
 /* The columns: the config's number and values, then what was measured. */
 static struct cli_column *columns_make(const struct space *space, size_t *ret_n) {
   static const struct cli_column before[] = {{"config", "config", true}},
-                                 after[] = {{"stage", "stage"},
+                                 after[] = {{"stage"},
                                             {"round", "round", true},
                                             {"process", "process", true},
-                                            {"outcome", "outcome"},
+                                            {"outcome"},
                                             {"median us", "median_us", true},
                                             {"baseline us", "baseline_median_us", true},
-                                            {"device", "device"},
-                                            {"late", "late"},
-                                            {"detail", "detail"},
-                                            {"agent", "agent", .is_wide = true},
-                                            {"quarantined", "quarantined", .is_wide = true},
+                                            {"device"},
+                                            {"late"},
+                                            {"detail"},
+                                            {"agent", .is_wide = true},
+                                            {"quarantined", .is_wide = true},
                                             {"vgprs", "vgprs", true, .is_wide = true},
                                             {"agprs", "agprs", true, .is_wide = true},
                                             {"spills", "spills", true, .is_wide = true},
@@ -70,17 +60,15 @@ static struct cli_column *columns_make(const struct space *space, size_t *ret_n)
                                             {"compile ms", "compile_ms", true, .is_wide = true},
                                             {"device us", "device_us", true, .is_wide = true},
                                             {"clock MHz", "clock_mhz", true, .is_wide = true},
-                                            {"at", "at", .is_wide = true},
+                                            {"at", .is_wide = true},
                                             {"samples us", "samples_us", .is_wide = true},
                                             {"baseline us", "baseline_us", .is_wide = true}};
   cleanup_json json_t *config = space_config_to_json(space, 0);
   struct cli_column *columns = xcalloc(
       ARRAY_LENGTH(before) + json_object_size(config) + ARRAY_LENGTH(after), sizeof *columns);
-  const char *name;
-  json_t *value;
   size_t n = ARRAY_LENGTH(before);
   memcpy(columns, before, sizeof before);
-  json_object_foreach (config, name, value)
+  json_members (config, name, value)
     columns[n++] = (struct cli_column){.heading = xstrdup(name),
                                        .member = xasprintf("config.%s", name),
                                        .is_number = json_is_number(value)};
@@ -91,7 +79,7 @@ static struct cli_column *columns_make(const struct space *space, size_t *ret_n)
 
 static void columns_free(struct cli_column *columns, size_t n) {
   for (size_t i = 0; i < n; i++)
-    if (string_starts(columns[i].member, "config.")) {
+    if (columns[i].member && string_starts(columns[i].member, "config.")) {
       free((char *)(uintptr_t)columns[i].heading);
       free((char *)(uintptr_t)columns[i].member);
     }
@@ -100,35 +88,22 @@ static void columns_free(struct cli_column *columns, size_t n) {
 
 static int command_measurements(struct options *options) {
   char *const *id = cli_arguments(options, 1, "name one job, as `wavetune jobs` prints it");
-  enum output output;
-  int code = id ? output_of(options, &output) : EXIT_USAGE;
-  if (code == EXIT_OK && option_flag(options, "csv"))
+  enum output output = output_of(options);
+  if (option_flag(options, "csv"))
     output = OUTPUT_CSV;
-  if (code != EXIT_OK)
-    return code;
-
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
   cleanup_free char *job_path = cli_path("/v1/jobs/", *id, ""),
                     *path = cli_path("/v1/jobs/", *id, "/measurements");
-  cleanup_json json_t *job = NULL, *rows = NULL;
+  cleanup_json json_t *job = cli_get(client, job_path), *rows = cli_list(client, path);
   cleanup_space struct space *space = NULL;
   struct error error;
-  code = cli_call(client, "GET", job_path, NULL, &job);
-  if (code == EXIT_OK)
-    code = cli_list(client, path, &rows);
-  if (code != EXIT_OK)
-    return code;
-  if (!space_parse(json_object_get(job, "space"), &space, &error)) {
-    error_prefix(&error, "the server's answer is not a job: ");
-    return cli_fail(EXIT_REFUSED, &error);
-  }
+  if (!space_parse(json_object_get(job, "space"), &space, &error))
+    cli_fail_in(EXIT_REFUSED, &error, "the server's answer is not a job: ");
 
   size_t n;
   struct cli_column *columns = columns_make(space, &n);
   rows_complete(rows, space);
-  output_rows(output, rows, columns, n, stdout);
+  output_rows_of(output, rows, columns, n, stdout);
   columns_free(columns, n);
   return EXIT_OK;
 }
@@ -149,24 +124,15 @@ static void event_print(const json_t *event, bool as_json) {
 static int command_events(struct options *options) {
   char *const *id = cli_arguments(options, 1, "name one job, as `wavetune jobs` prints it");
   bool is_following = option_flag(options, "follow"), has_ended = false;
-  cleanup_http_client struct http_client *client = id ? cli_connect(options) : NULL;
-  cleanup_free char *after = xstrdup("0"), *job_path = id ? cli_path("/v1/jobs/", *id, "") : NULL;
-  if (!client)
-    return EXIT_USAGE;
-
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  cleanup_free char *after = xstrdup("0"), *job_path = cli_path("/v1/jobs/", *id, "");
   for (;;) {
     cleanup_free char *tail = xasprintf("/events?limit=1000&after=%s%s", after,
                                         is_following && !has_ended ? "&wait=10" : ""),
                       *path = cli_path("/v1/jobs/", *id, tail);
-    cleanup_json json_t *page = NULL, *job = NULL;
-    const json_t *event;
-    size_t index;
-    int code = cli_call(client, "GET", path, NULL, &page);
-    if (code != EXIT_OK)
-      return code;
-
+    cleanup_json json_t *page = cli_get(client, path);
     const json_t *items = json_object_get(page, "items");
-    json_array_foreach (items, index, event)
+    json_elements (items, index, event)
       event_print(event, option_flag(options, "json"));
     if (fflush(stdout) != 0)
       return EXIT_OK;
@@ -179,9 +145,7 @@ static int command_events(struct options *options) {
 
     /* A job that ended may have had an event after the last page. */
     if (is_following && !has_ended) {
-      code = cli_call(client, "GET", job_path, NULL, &job);
-      if (code != EXIT_OK)
-        return code;
+      cleanup_json json_t *job = cli_get(client, job_path);
       const char *state = cli_member(job, "state");
       has_ended = !string_equal(state, "queued") && !string_equal(state, "running");
     }

@@ -6,23 +6,23 @@
 #include "common/base/file.h"
 #include "common/program/output.h"
 
-bool jobs_file_read(const char *path, json_t **ret_ids, struct error *error) {
-  cleanup_json json_t *ids = json_array(), *json = NULL;
+json_t *jobs_file_read(const char *path) {
+  cleanup_json json_t *json = NULL;
   cleanup_free char *text = NULL;
-  size_t size, index, line_number = 0;
-  json_t *item;
-  struct error no_json;
-  if (!file_read(path, 16 << 20, &text, &size, error))
-    return false;
+  size_t size, line_number = 0;
+  json_t *ids = json_array();
+  struct error error;
+  if (!file_read(path, 16 << 20, &text, &size, &error))
+    cli_fail(EXIT_USAGE, &error);
 
   if (text[strspn(text, " \t\r\n")] == '[') {
-    if (!json_parse(text, size, &json, &no_json))
-      return error_set(error, "%s: %s", path, no_json.message);
-    json_array_foreach (json, index, item) {
+    if (!json_parse(text, size, &json, &error))
+      cli_refuse(EXIT_USAGE, "%s: %s", path, error.message);
+    json_elements (json, index, item) {
       json_t *id = json_is_object(item) ? json_object_get(item, "job") : item;
       if (!json_is_string(id) && !json_is_integer(id))
-        return error_set(error, "%s: element %zu is neither an id nor an object with \"job\"", path,
-                         index);
+        cli_refuse(EXIT_USAGE, "%s: element %zu is neither an id nor an object with \"job\"", path,
+                   index);
       json_array_append(ids, id);
     }
   }
@@ -36,14 +36,13 @@ bool jobs_file_read(const char *path, json_t **ret_ids, struct error *error) {
     if (!*line)
       continue;
     if (!digits || !strchr(" \t\r", line[digits]))
-      return error_set(error, "%s:%zu: there is no id of a job", path, line_number);
+      cli_refuse(EXIT_USAGE, "%s:%zu: there is no id of a job", path, line_number);
     json_push(ids, json_stringn(line, digits));
   }
 
   if (json_array_size(ids) == 0)
-    return error_set(error, "%s names no job", path);
-  *ret_ids = TAKE(ids);
-  return true;
+    cli_refuse(EXIT_USAGE, "%s names no job", path);
+  return ids;
 }
 
 static bool is_open(const json_t *job) {
@@ -73,68 +72,53 @@ static json_t *row_of(const json_t *job) {
   return row;
 }
 
-static char *format_us(const json_t *value) {
-  return json_is_number(value) ? xasprintf("%.2f", json_number_value(value)) : xstrdup("");
+static char *format_number(const json_t *value, int decimals) {
+  return json_is_number(value) ? xasprintf("%.*f", decimals, json_number_value(value))
+                               : xstrdup("");
 }
-static char *format_speedup(const json_t *value) {
-  return json_is_number(value) ? xasprintf("%.3f", json_number_value(value)) : xstrdup("");
-}
+static char *format_us(const json_t *value) { return format_number(value, 2); }
+static char *format_speedup(const json_t *value) { return format_number(value, 3); }
 
 /* The ids that the arguments and --jobs name. */
-static bool ids_read(const struct options *options, json_t **ret_ids, struct error *error) {
+static json_t *ids_read(const struct options *options) {
   char *const *arguments;
   size_t n = options_arguments(options, &arguments);
   const char *file = option_text(options, "jobs");
-  cleanup_json json_t *ids = NULL;
-  if (file ? !jobs_file_read(file, &ids, error) : !(ids = json_array()))
-    return false;
+  json_t *ids = file ? jobs_file_read(file) : json_array();
   for (size_t i = 0; i < n; i++) {
     if (arguments[i][strspn(arguments[i], "0123456789")] || !*arguments[i])
-      return error_set(error, "\"%.40s\" is no id of a job", arguments[i]);
+      cli_refuse(EXIT_USAGE, "\"%.40s\" is no id of a job", arguments[i]);
     json_push(ids, json_string(arguments[i]));
   }
 
   if (json_array_size(ids) == 0)
-    return error_set(error, "name jobs by their ids, or a file of them with --jobs");
-  *ret_ids = TAKE(ids);
-  return true;
+    cli_refuse(EXIT_USAGE, "name jobs by their ids, or a file of them with --jobs");
+  return ids;
 }
 
 static int command_report(struct options *options) {
   static const struct cli_column columns[] = {{"job", "job", true},
-                                              {"kernel", "kernel"},
-                                              {"key", "key"},
-                                              {"state", "state"},
+                                              {"kernel"},
+                                              {"key"},
+                                              {"state"},
                                               {"us", "winner_us", true, format_us},
                                               {"speedup", "speedup", true, format_speedup},
-                                              {"config", "config"},
-                                              {"reason", "reason"}};
-  cleanup_json json_t *ids = NULL, *rows = json_array();
-  enum output output;
-  struct error error;
-  size_t index, n_open = 0, n_failed = 0;
-  json_t *id;
-  int code = output_of(options, &output);
-  if (code != EXIT_OK)
-    return code;
-  if (!ids_read(options, &ids, &error))
-    return cli_fail(EXIT_USAGE, &error);
+                                              {"config"},
+                                              {"reason"}};
+  enum output output = output_of(options);
+  cleanup_json json_t *ids = ids_read(options), *rows = json_array();
+  size_t n_open = 0, n_failed = 0;
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
 
-  json_array_foreach (ids, index, id) {
-    cleanup_json json_t *job = NULL;
+  json_elements (ids, index, id) {
     cleanup_free char *text = cli_format(id), *path = cli_path("/v1/jobs/", text, "");
-    code = cli_call(client, "GET", path, NULL, &job);
-    if (code != EXIT_OK)
-      return code;
+    cleanup_json json_t *job = cli_get(client, path);
     n_open += is_open(job);
     n_failed += !is_open(job) && !json_is_object(json_object_get(job, "winner"));
     json_push(rows, row_of(job));
   }
 
-  output_rows(output, rows, columns, ARRAY_LENGTH(columns), stdout);
+  output_rows(output, rows, columns, stdout);
   return n_failed ? EXIT_FAILED : n_open ? EXIT_TIMEOUT : EXIT_OK;
 }
 

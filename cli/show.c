@@ -14,10 +14,6 @@
 
 job_code_printer *job_print_code;
 
-static double number(const json_t *object, const char *name) {
-  return json_number_value(json_object_get(object, name));
-}
-
 /* The stored measurements that a job's verdict was made from. */
 struct samples {
   size_t n;
@@ -35,27 +31,22 @@ static void samples_release(struct samples *samples) {
   free(samples->items);
   json_decref(samples->devices);
 }
-#define cleanup_samples __attribute__((cleanup(samples_release)))
+#define cleanup_samples cleanup_by(samples_release)
 
 static double *numbers_of(const json_t *array) {
   double *numbers = xcalloc(json_array_size(array), sizeof *numbers);
-  size_t index;
-  json_t *element;
-  json_array_foreach (array, index, element)
+  json_elements (array, index, element)
     numbers[index] = json_number_value(element);
   return numbers;
 }
 
 static bool is_of_final(const json_t *row) {
-  return string_equal(cli_member(row, "stage"), "final") &&
-         !json_is_true(json_object_get(row, "late"));
+  return string_equal(cli_member(row, "stage"), "final") && !json_flag(row, "late");
 }
 
 /* Whether the config failed in a process of the final, so that it is not a finalist any more. */
 static bool dropped_out(const json_t *measurements, json_int_t config) {
-  size_t index;
-  const json_t *row;
-  json_array_foreach (measurements, index, row)
+  json_elements (measurements, index, row)
     if (is_of_final(row) && !string_equal(cli_member(row, "outcome"), "correct") &&
         cli_integer(row, "config") == config)
       return true;
@@ -78,20 +69,14 @@ static size_t device_index(json_t *devices, const json_t *row) {
 }
 
 /* Gets the measurements of the final stage that were not late, of configs that were correct in
- * every process; refuses when there are none. Returns an exit code. */
-static int samples_load(struct http_client *client, const json_t *job, struct samples *ret) {
+ * every process; refuses when there are none. */
+static void samples_load(struct http_client *client, const json_t *job, struct samples *ret) {
   cleanup_free char *path = xasprintf("/v1/jobs/%s/measurements", cli_member(job, "job"));
-  cleanup_json json_t *measurements = NULL;
-  int code = cli_list(client, path, &measurements);
-  if (code != EXIT_OK)
-    return code;
-
+  cleanup_json json_t *measurements = cli_list(client, path);
   *ret =
       (struct samples){0, xcalloc(json_array_size(measurements), sizeof *ret->items), json_array()};
-  size_t index;
-  json_t *row;
 
-  json_array_foreach (measurements, index, row) {
+  json_elements (measurements, index, row) {
     json_int_t config = cli_integer(row, "config");
     const json_t *times = json_object_get(row, "samples_us"),
                  *baselines = json_object_get(row, "baseline_us");
@@ -111,45 +96,43 @@ static int samples_load(struct http_client *client, const json_t *job, struct sa
         .vgprs = cli_integer(row, "vgprs"),
         .device = (int64_t)device,
     };
-    if (json_is_true(json_object_get(row, "quarantined")))
+    if (json_flag(row, "quarantined"))
       json_put(json_array_get(ret->devices, device), "quarantined", json_true());
   }
 
   const char *id = cli_member(job, "job"), *removed_at = cli_member(job, "measurements_removed_at");
   if (ret->n == 0)
-    return cli_refuse(EXIT_FAILED,
-                      "the samples of job %s %s%s; `wavetune show %s` prints its verdict", id,
-                      *removed_at ? "were removed at " : "are not stored any more", removed_at, id);
-  return EXIT_OK;
+    cli_refuse(EXIT_FAILED, "the samples of job %s %s%s; `wavetune show %s` prints its verdict", id,
+               *removed_at ? "were removed at " : "are not stored any more", removed_at, id);
 }
 
 static struct report_counts counts_of(const json_t *job) {
-  double budget_seconds = number(json_object_get(job, "budget"), "device_seconds");
+  double budget_seconds = json_number(json_object_get(job, "budget"), "device_seconds");
   return (struct report_counts){
       .configs = (uint64_t)cli_integer(job, "configs"),
       .is_search = json_is_object(json_object_get(job, "search")),
       .outcomes = json_object_get(job, "outcomes"),
       .budget_ended = budget_seconds > 0 && string_equal(cli_member(job, "state"), "done"),
       .budget_seconds = budget_seconds,
-      .spent_seconds = number(job, "spent_device_seconds"),
-      .opening_seconds = number(job, "opening_device_seconds"),
+      .spent_seconds = json_number(job, "spent_device_seconds"),
+      .opening_seconds = json_number(job, "opening_device_seconds"),
   };
 }
 
-static int winner_print(struct http_client *client, const json_t *job) {
+static void winner_print(struct http_client *client, const json_t *job) {
   const json_t *winner = json_object_get(job, "winner"),
                *environment = json_object_get(job, "environment"),
                *flagged = json_object_get(job, "flagged");
   const char *from = cli_member(job, "baseline_from"),
              *quarantined = cli_member(job, "quarantined");
   if (*from)
-    printf("measured against config %" JSON_INTEGER_FORMAT ", the %s%s\n",
-           cli_integer(job, "baseline"), from, string_equal(from, "first") ? " of the space" : "");
+    printf("measured against config %lld, the %s%s\n", cli_integer(job, "baseline"), from,
+           string_equal(from, "first") ? " of the space" : "");
 
   /* The reasons for which releases leave the winner out. */
   if (json_is_object(flagged))
     printf("flagged: job %s measured this winner slower than the default, by a factor of %.3f\n",
-           cli_member(flagged, "job"), number(flagged, "ratio"));
+           cli_member(flagged, "job"), json_number(flagged, "ratio"));
   if (*quarantined)
     printf("quarantined: %s\n", quarantined);
 
@@ -157,18 +140,13 @@ static int winner_print(struct http_client *client, const json_t *job) {
   cleanup_space struct space *space = NULL;
   cleanup_key struct key key = {0};
   cleanup_free char *path = xasprintf("/v1/kernels/%s", cli_member(job, "kernel"));
-  cleanup_json json_t *answer = NULL;
+  cleanup_json json_t *answer = cli_get(client, path);
   struct error error;
-  int code = cli_call(client, "GET", path, NULL, &answer);
-  if (code != EXIT_OK)
-    return code;
   if (!kernel_parse(json_object_get(answer, "manifest"), &kernel, &error) ||
       !space_parse(json_object_get(job, "space"), &space, &error) ||
-      !key_parse(json_object_get(job, "key"), (const char *const *)kernel->key_names,
-                 kernel->n_key_names, &key, &error)) {
-    error_prefix(&error, "the server's job %s is not one this program understands: ",
-                 cli_member(job, "job"));
-    return cli_fail(EXIT_REFUSED, &error);
+      !key_parse(json_object_get(job, "key"), KEY_NAMES(kernel), &key, &error)) {
+    cli_fail_in(EXIT_REFUSED, &error, "the server's job %s is not one this program understands: ",
+                cli_member(job, "job"));
   }
 
   struct report report = {.kernel = kernel,
@@ -183,11 +161,9 @@ static int winner_print(struct http_client *client, const json_t *job) {
                           .resources = json_object_get(winner, "resources"),
                           .agreement = cli_member(winner, "agreement")};
   report_print(&report, stdout);
-
-  return EXIT_OK;
 }
 
-int job_print(struct http_client *client, const json_t *job) {
+void job_print(struct http_client *client, const json_t *job) {
   const char *state = cli_member(job, "state"), *reason = cli_member(job, "reason"),
              *waiting = cli_member(job, "waiting"), *handed_back = cli_member(job, "handed_back"),
              *submitted_by = cli_member(job, "submitted_by"),
@@ -195,8 +171,8 @@ int job_print(struct http_client *client, const json_t *job) {
              *removed_at = cli_member(job, "measurements_removed_at");
   printf("job %s  %s  %s", cli_member(job, "job"), cli_member(job, "name"), state);
   if (string_equal(state, "running"))
-    printf(" (%s, %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " configs measured)",
-           cli_member(job, "stage"), cli_integer(job, "measured"), cli_integer(job, "configs"));
+    printf(" (%s, %lld of %lld configs measured)", cli_member(job, "stage"),
+           cli_integer(job, "measured"), cli_integer(job, "configs"));
   printf("%s%s\n", *reason ? ": " : "", reason);
   if (*waiting)
     printf("waiting: %s\n", waiting);
@@ -210,14 +186,12 @@ int job_print(struct http_client *client, const json_t *job) {
     printf("its measurements were removed at %s, but for the final of a served winner\n",
            removed_at);
 
-  if (json_is_object(json_object_get(job, "winner")))
-    return winner_print(client, job);
   struct report_counts counts = counts_of(job);
-  if (string_equal(state, "done") || string_equal(state, "failed") ||
-      string_equal(state, "cancelled"))
+  if (json_is_object(json_object_get(job, "winner")))
+    winner_print(client, job);
+  else if (string_equal(state, "done") || string_equal(state, "failed") ||
+           string_equal(state, "cancelled"))
     report_counts_print(&counts, stdout);
-
-  return EXIT_OK;
 }
 
 /* Decides again from the stored rows and compares that with the stored verdict. */
@@ -225,12 +199,10 @@ static int recompute(struct http_client *client, const json_t *job, bool as_json
   cleanup_samples struct samples samples = {0};
   cleanup_verdict struct verdict verdict = {0};
   struct error error;
-  int code = samples_load(client, job, &samples);
-  if (code != EXIT_OK)
-    return code;
+  samples_load(client, job, &samples);
   if (!verdict_decide(samples.items, samples.n, (uint64_t)cli_integer(job, "baseline"),
                       (uint64_t)cli_integer(job, "seed"), &verdict, &error))
-    return cli_fail(EXIT_FAILED, &error);
+    cli_fail(EXIT_FAILED, &error);
 
   cleanup_json json_t *again = verdict_to_json(&verdict);
   cleanup_free char *again_text = json_canonical(again),
@@ -254,11 +226,9 @@ static int recompute(struct http_client *client, const json_t *job, bool as_json
 /* Adds names to the devices: "node-7 cuda0", with the agent's id where no agent of that id is
  * listed, and with the start of the id too where agents share a name. */
 static void devices_name(json_t *devices, const json_t *agents) {
-  size_t index, other_index;
-  json_t *device, *other;
-  json_array_foreach (devices, index, device) {
+  json_elements (devices, index, device) {
     const char *id = cli_member(device, "agent"), *agent = id;
-    json_array_foreach (agents, other_index, other)
+    json_elements (agents, other_index, other)
       if (string_equal(cli_member(other, "agent"), id)) {
         agent = cli_member(other, "name");
         break;
@@ -269,8 +239,8 @@ static void devices_name(json_t *devices, const json_t *agents) {
   }
 
   cleanup_json json_t *named = json_deep_copy(devices);
-  json_array_foreach (devices, index, device)
-    json_array_foreach (named, other_index, other)
+  json_elements (devices, index, device)
+    json_elements (named, other_index, other)
       if (index != other_index &&
           string_equal(cli_member(device, "name"), cli_member(other, "name"))) {
         cleanup_free char *name = xasprintf("%s (%.*s)", cli_member(other, "name"), ID_SHOWN,
@@ -283,9 +253,8 @@ static void devices_name(json_t *devices, const json_t *agents) {
 /* Adds to each device its finalists, and as `prefers` the config that it would choose in place of
  * the winner, or null. */
 static void ratios_add(json_t *devices, const struct device_ratios *ratios) {
-  size_t index, first, end = 0;
-  json_t *device;
-  json_array_foreach (devices, index, device) { /* rows are in the order of the devices */
+  size_t first, end = 0;
+  json_elements (devices, index, device) { /* rows are in the order of the devices */
     json_t *finalists = json_array();
     for (first = end; end < ratios->n && ratios->rows[end].device == (int64_t)index; end++) {
       const struct device_ratio *row = &ratios->rows[end];
@@ -313,48 +282,45 @@ static void devices_print_table(const json_t *devices, const json_t *winner) {
       {"", false},     {"device", false},        {"config", true},   {"time us", true},
       {"ratio", true}, {"95 % interval", false}, {"processes", true}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
-  size_t i, j;
-  const json_t *device, *finalist;
 
-  json_array_foreach (devices, i, device)
-    json_array_foreach (json_object_get(device, "finalists"), j, finalist) {
+  json_elements (devices, i, device)
+    json_elements (json_object_get(device, "finalists"), j, finalist) {
       const json_t *config = json_object_get(finalist, "config");
       bool is_preferred = json_equal(config, json_object_get(device, "prefers"));
       table_cell(table, "%s", json_equal(config, winner) ? "*" : is_preferred ? "!" : "");
       table_cell(table, "%s", j == 0 ? cli_member(device, "name") : "");
-      table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(config));
-      table_cell(table, "%.2f", number(finalist, "median_us"));
-      table_cell(table, "%.4f", number(finalist, "ratio"));
+      table_cell(table, "%lld", json_integer_value(config));
+      table_cell(table, "%.2f", json_number(finalist, "median_us"));
+      table_cell(table, "%.4f", json_number(finalist, "ratio"));
       if (json_object_get(finalist, "upper"))
-        table_cell(table, "%.4f to %.4f", number(finalist, "lower"), number(finalist, "upper"));
+        table_cell(table, "%.4f to %.4f", json_number(finalist, "lower"),
+                   json_number(finalist, "upper"));
       else /* too few rounds */
         table_cell(table, "-");
-      table_cell(table, "%.0f", number(finalist, "processes"));
+      table_cell(table, "%.0f", json_number(finalist, "processes"));
     }
   table_print(table, stdout);
 }
 
 static void devices_print(const json_t *devices, const json_t *winner, bool knows_processes) {
-  size_t i, j;
   bool is_one_different = false;
-  const json_t *device, *finalist;
   devices_print_table(devices, winner);
   putchar('\n');
 
-  json_array_foreach (devices, i, device) {
+  json_elements (devices, i, device) {
     const char *name = cli_member(device, "name");
     const json_t *prefers = json_object_get(device, "prefers"),
                  *finalists = json_object_get(device, "finalists");
-    if (json_is_true(json_object_get(device, "quarantined")))
+    if (json_flag(device, "quarantined"))
       printf("%s was drained: some of its samples are quarantined\n", name);
     if (json_array_size(finalists) == 0)
       printf("%s measured no process with the winner\n", name);
-    json_array_foreach (finalists, j, finalist)
+    json_elements (finalists, j, finalist)
       if (json_equal(json_object_get(finalist, "config"), prefers)) {
         is_one_different = true;
-        printf("%s would choose config %" JSON_INTEGER_FORMAT
-               " (!): there it takes %.1f %% less time than the winner (*)\n",
-               name, json_integer_value(prefers), 100 * (1 - number(finalist, "ratio")));
+        printf("%s would choose config %lld (!): there it takes %.1f %% less time than the winner "
+               "(*)\n",
+               name, json_integer_value(prefers), 100 * (1 - json_number(finalist, "ratio")));
       }
   }
 
@@ -369,21 +335,17 @@ static void devices_print(const json_t *devices, const json_t *winner, bool know
 }
 
 /* Prints what each device of the final measured, and which of them would choose another config. */
-static int job_print_devices(struct http_client *client, const json_t *job, bool as_json) {
+static void job_print_devices(struct http_client *client, const json_t *job, bool as_json) {
   const json_t *winner = json_object_get(json_object_get(job, "winner"), "config");
   const char *id = cli_member(job, "job");
   cleanup_samples struct samples samples = {0};
-  cleanup_json json_t *agents = NULL;
   cleanup_device_ratios struct device_ratios ratios = {0};
   struct error error;
-  int code = samples_load(client, job, &samples);
-  if (code == EXIT_OK)
-    code = cli_list(client, "/v1/agents?all=true", &agents);
-  if (code != EXIT_OK)
-    return code;
+  samples_load(client, job, &samples);
+  cleanup_json json_t *agents = cli_list(client, "/v1/agents?all=true");
   if (!verdict_by_device(samples.items, samples.n, (uint64_t)json_integer_value(winner), &ratios,
                          &error))
-    return cli_fail(EXIT_FAILED, &error);
+    cli_fail(EXIT_FAILED, &error);
 
   devices_name(samples.devices, agents);
   ratios_add(samples.devices, &ratios);
@@ -395,8 +357,6 @@ static int job_print_devices(struct http_client *client, const json_t *job, bool
   } else {
     devices_print(samples.devices, winner, ratios.knows_processes);
   }
-
-  return EXIT_OK;
 }
 
 static int command_show(struct options *options) {
@@ -410,40 +370,37 @@ static int command_show(struct options *options) {
       n_views++;
     }
   if (n_views > 1)
-    return cli_refuse(EXIT_USAGE, "choose one of --recompute, --devices, --asm and --ttgir");
+    cli_refuse(EXIT_USAGE, "choose one of --recompute, --devices, --asm and --ttgir");
   char *const *id = cli_arguments(options, 1, "name one job, as `wavetune jobs` prints it");
-  if (!id)
-    return EXIT_USAGE;
 
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
   cleanup_free char *path = cli_path("/v1/jobs/", *id, "");
-  cleanup_json json_t *job = NULL;
-  int code = cli_call(client, "GET", path, NULL, &job);
-  if (code != EXIT_OK)
-    return code;
-
+  cleanup_json json_t *job = cli_get(client, path);
   bool as_json = option_flag(options, "json"), wants_asm = string_equal(view, "asm"),
        is_recomputed = string_equal(view, "recompute");
-  if (wants_asm || string_equal(view, "ttgir"))
-    return job_print_code(client, job, wants_asm, as_json);
+  if (wants_asm || string_equal(view, "ttgir")) {
+    job_print_code(client, job, wants_asm, as_json);
+    return EXIT_OK;
+  }
   bool has_winner = json_is_object(json_object_get(job, "winner")),
        has_ended = *cli_member(job, "finished_at");
   if (!n_views) {
     if (as_json)
       cli_print_json(job);
     else
-      code = job_print(client, job);
-    return code == EXIT_OK && has_ended && !has_winner ? EXIT_FAILED : code;
+      job_print(client, job);
+    return has_ended && !has_winner ? EXIT_FAILED : EXIT_OK;
   }
 
   if (!has_winner)
-    return cli_refuse(EXIT_FAILED, "job %s has no winner to %s; it is %s", cli_member(job, "job"),
-                      is_recomputed ? "recompute" : "compare others with on each device",
-                      cli_member(job, "state"));
+    cli_refuse(EXIT_FAILED, "job %s has no winner to %s; it is %s", cli_member(job, "job"),
+               is_recomputed ? "recompute" : "compare others with on each device",
+               cli_member(job, "state"));
 
-  return is_recomputed ? recompute(client, job, as_json) : job_print_devices(client, job, as_json);
+  if (is_recomputed)
+    return recompute(client, job, as_json);
+  job_print_devices(client, job, as_json);
+  return EXIT_OK;
 }
 
 static const struct option_spec show_options[] = {

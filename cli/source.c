@@ -6,8 +6,7 @@
 #define BLOB_MAX ((size_t)64 << 20)
 #define IDENTITY_DEFAULT "/etc/wavetune/identity.json"
 
-bool formats_of_option(const struct options *options, const struct cache_format ***ret_formats,
-                       size_t *ret_n, struct error *error) {
+const struct cache_format **formats_of_option(const struct options *options, size_t *ret_n) {
   static const char *const standard[] = {"json"};
   const char *const *names;
   size_t n_names = option_list(options, "format", &names), n = 0;
@@ -16,32 +15,35 @@ bool formats_of_option(const struct options *options, const struct cache_format 
     n_names = 1;
   }
 
-  cleanup_free const struct cache_format **formats = xcalloc(n_names, sizeof *formats);
+  const struct cache_format **formats = xcalloc(n_names, sizeof *formats);
+  struct error error;
   for (size_t i = 0; i < n_names; i++) {
-    if (!cache_format_find(names[i], &formats[n], error))
-      return error_prefix(error, "--format: ");
+    if (!cache_format_find(names[i], &formats[n], &error))
+      cli_fail_in(EXIT_USAGE, &error, "--format: ");
     size_t first = 0;
     while (formats[first] != formats[n])
       first++;
     n += first == n;
   }
 
-  *ret_formats = TAKE(formats);
   *ret_n = n;
-  return true;
+  return formats;
 }
 
-bool identity_of_option(const struct options *options, struct identity **ret_identity,
-                        struct error *error) {
+struct identity *identity_of_option(const struct options *options) {
   const char *path = option_text(options, "identity");
+  struct identity *identity = NULL;
   cleanup_json json_t *json = NULL;
-  *ret_identity = NULL;
+  struct error error;
   if (!path && access(IDENTITY_DEFAULT, F_OK) != 0)
-    return true;
+    return NULL;
   if (!path)
     path = IDENTITY_DEFAULT;
-  return json_parse_file(path, IDENTITY_SIZE_MAX, &json, error) &&
-         (identity_parse(json, ret_identity, error) || error_prefix(error, "%s: ", path));
+  if (!json_parse_file(path, IDENTITY_SIZE_MAX, &json, &error))
+    cli_fail(EXIT_USAGE, &error);
+  if (!identity_parse(json, &identity, &error))
+    cli_fail_in(EXIT_USAGE, &error, "%s: ", path);
+  return identity;
 }
 
 json_t *skipped_to_json(const struct cache_files *files) {
@@ -94,11 +96,11 @@ static struct cached *fail(struct http_source *source, const struct error *error
 
 /* The kernel, build or blob with this digest, downloaded and verified when it is new. `kernel` is
  * used for a build only. NULL: the server does not have it, or the source has failed. */
-static struct cached *cached_get(struct http_source *source, enum kind kind,
-                                 const struct digest *digest, const struct kernel *kernel,
-                                 struct error *error) {
+static struct cached *cached_get(void *context, enum kind kind, const struct digest *digest,
+                                 const struct kernel *kernel, struct error *error) {
   static const char *const names[] = {"kernel", "build", "blob"};
-  char text[DIGEST_TEXT_SIZE], kernel_text[DIGEST_TEXT_SIZE];
+  struct http_source *source = context;
+  MAGIC_CHECK(source, SOURCE_MAGIC);
   struct cached **bucket = &source->buckets[(digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS];
 
   for (struct cached *cached = *bucket; cached; cached = cached->next)
@@ -107,11 +109,10 @@ static struct cached *cached_get(struct http_source *source, enum kind kind,
   if (!http_source_check(source, error))
     return NULL;
 
-  digest_format(digest, text);
+  const char *text = DIGEST_TEXT(digest);
   cleanup_free char *path =
-      kind == KIND_BUILD
-          ? xasprintf("/v1/kernels/%s/builds/%s", digest_format(&kernel->hash, kernel_text), text)
-          : xasprintf("/v1/%ss/%s", names[kind], text);
+      kind == KIND_BUILD ? xasprintf("/v1/kernels/%s/builds/%s", DIGEST_TEXT(&kernel->hash), text)
+                         : xasprintf("/v1/%ss/%s", names[kind], text);
   struct http_request request = {.method = "GET", .path = path, .response_max = BLOB_MAX};
   cleanup_http_response struct http_response response = {0};
   int64_t begin_ns = clock_monotonic_ns();
@@ -163,9 +164,7 @@ static struct cached *cached_get(struct http_source *source, enum kind kind,
 
 static bool source_kernel(void *context, const struct digest *hash, const struct kernel **ret,
                           struct error *error) {
-  struct http_source *source = context;
-  MAGIC_CHECK(source, SOURCE_MAGIC);
-  const struct cached *cached = cached_get(source, KIND_KERNEL, hash, NULL, error);
+  const struct cached *cached = cached_get(context, KIND_KERNEL, hash, NULL, error);
   if (cached)
     *ret = cached->kernel;
   return cached;
@@ -173,9 +172,7 @@ static bool source_kernel(void *context, const struct digest *hash, const struct
 
 static bool source_build(void *context, const struct kernel *kernel, const struct digest *digest,
                          const struct build **ret, struct error *error) {
-  struct http_source *source = context;
-  MAGIC_CHECK(source, SOURCE_MAGIC);
-  const struct cached *cached = cached_get(source, KIND_BUILD, digest, kernel, error);
+  const struct cached *cached = cached_get(context, KIND_BUILD, digest, kernel, error);
   if (cached)
     *ret = cached->build;
   return cached;
@@ -183,9 +180,7 @@ static bool source_build(void *context, const struct kernel *kernel, const struc
 
 static bool source_blob(void *context, const struct digest *digest, const char **ret_bytes,
                         size_t *ret_size, struct error *error) {
-  struct http_source *source = context;
-  MAGIC_CHECK(source, SOURCE_MAGIC);
-  const struct cached *cached = cached_get(source, KIND_BLOB, digest, NULL, error);
+  const struct cached *cached = cached_get(context, KIND_BLOB, digest, NULL, error);
   if (cached) {
     *ret_bytes = cached->bytes;
     *ret_size = cached->size;

@@ -20,15 +20,12 @@
             "/etc/wavetune/identity.json"}
 /* clang-format on */
 
-/* The formats that --format names, each once; by default json alone. *ret_formats is the
- * caller's. */
-must_check bool formats_of_option(const struct options *options,
-                                  const struct cache_format ***ret_formats, size_t *ret_n,
-                                  struct error *error);
+/* The formats that --format names, each once; by default json alone. The array is the caller's. */
+must_check const struct cache_format **formats_of_option(const struct options *options,
+                                                         size_t *ret_n);
 
 /* Reads --identity FILE, else /etc/wavetune/identity.json if it exists; else NULL. */
-must_check bool identity_of_option(const struct options *options, struct identity **ret_identity,
-                                   struct error *error);
+must_check struct identity *identity_of_option(const struct options *options);
 
 /* [{"name", "key", "reason"}]: the winners that a rendering leaves out. */
 must_check json_t *skipped_to_json(const struct cache_files *files);
@@ -40,7 +37,7 @@ struct http_source;
 must_check struct http_source *http_source_new(struct http_client *client, int64_t deadline_ms);
 void http_source_free(struct http_source *source);
 DEFINE_CLEANUP(struct http_source *, cleanup_http_source_free, http_source_free)
-#define cleanup_http_source __attribute__((cleanup(cleanup_http_source_free)))
+#define cleanup_http_source cleanup_by(cleanup_http_source_free)
 
 const struct cache_source *http_source_interface(struct http_source *source);
 

@@ -19,45 +19,44 @@ static void subject_release(struct subject *subject) {
     space_free(subject->space);
   key_release(&subject->key);
 }
-#define cleanup_subject __attribute__((cleanup(subject_release)))
+#define cleanup_subject cleanup_by(subject_release)
 
-static bool subject_load(const struct options *options, struct subject *ret, struct error *error) {
+static void subject_load(const struct options *options, struct subject *ret) {
   char *const *arguments;
   const char *key_text = option_text(options, "key"), *const *names = NULL;
   size_t n_names = 0;
+  struct error error;
   if (options_arguments(options, &arguments) != 1)
-    return error_set(error, "name one kernel folder (DIR[:VERSION]) or one space file (FILE.json)");
+    cli_refuse(EXIT_USAGE, "name one kernel folder (DIR[:VERSION]) or one space file (FILE.json)");
 
   if (string_ends(arguments[0], ".json")) {
     cleanup_json json_t *json = NULL;
-    if (!json_parse_file(arguments[0], 4 << 20, &json, error) ||
-        !space_parse(json, &ret->space, error))
-      return false;
+    if (!json_parse_file(arguments[0], 4 << 20, &json, &error) ||
+        !space_parse(json, &ret->space, &error))
+      cli_fail(EXIT_USAGE, &error);
   } else {
-    if (!kernel_folder_load(arguments[0], &ret->folder, error))
-      return false;
+    if (!kernel_folder_load(arguments[0], &ret->folder, &error))
+      cli_fail(EXIT_USAGE, &error);
     ret->space = ret->folder->space;
     names = (const char *const *)ret->folder->kernel->key_names;
     n_names = ret->folder->kernel->n_key_names;
   }
 
-  if (key_text && !key_parse_text(key_text, names, n_names, &ret->key, error))
-    return error_prefix(error, "--key %s: ", key_text);
+  if (key_text && !key_parse_text(key_text, names, n_names, &ret->key, &error))
+    cli_fail_in(EXIT_USAGE, &error, "--key %s: ", key_text);
   ret->facts = (struct space_facts){.key = &ret->key,
                                     .gpu_name = option_text(options, "gpu-name"),
                                     .arch = option_text(options, "arch")};
-
-  return true;
 }
 
 static int command_space_count(struct options *options) {
   cleanup_subject struct subject subject = {0};
   struct error error;
   uint64_t count;
-  if (!subject_load(options, &subject, &error) ||
-      !space_count(subject.space, &subject.facts, SPACE_STEP_LIMIT_DEFAULT, UINT64_MAX, &count,
+  subject_load(options, &subject);
+  if (!space_count(subject.space, &subject.facts, SPACE_STEP_LIMIT_DEFAULT, UINT64_MAX, &count,
                    &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_fail(EXIT_USAGE, &error);
   if (option_flag(options, "json")) {
     cleanup_json json_t *answer = json_pack("{s:I, s:I}", "configs", (json_int_t)count, "raw",
                                             (json_int_t)subject.space->raw_count);
@@ -73,10 +72,10 @@ static int command_space_expand(struct options *options) {
   cleanup_subject struct subject subject = {0};
   cleanup_space_iterator struct space_iterator *iterator = NULL;
   struct error error;
-  if (!subject_load(options, &subject, &error) ||
-      !space_iterator_new(subject.space, &subject.facts, SPACE_STEP_LIMIT_DEFAULT, &iterator,
+  subject_load(options, &subject);
+  if (!space_iterator_new(subject.space, &subject.facts, SPACE_STEP_LIMIT_DEFAULT, &iterator,
                           &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_fail(EXIT_USAGE, &error);
 
   int64_t left = option_integer(options, "limit");
   bool as_json = option_flag(options, "json");
@@ -97,7 +96,9 @@ static int command_space_expand(struct options *options) {
 
   if (step == SPACE_POINT)
     fprintf(stderr, "wavetune: there are more configs; print them with a higher --limit\n");
-  return step == SPACE_ERROR ? cli_fail(EXIT_USAGE, &error) : EXIT_OK;
+  if (step == SPACE_ERROR)
+    cli_fail(EXIT_USAGE, &error);
+  return EXIT_OK;
 }
 
 #define OPTIONS_OF_CONDITIONS                                                                      \

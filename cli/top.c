@@ -28,7 +28,7 @@ static void seen_release(struct seen *seen) {
   json_decref(seen->campaigns);
   *seen = (struct seen){0};
 }
-#define cleanup_seen __attribute__((cleanup(seen_release)))
+#define cleanup_seen cleanup_by(seen_release)
 
 /* The first page of nodes and of open campaigns: more would not fit on a screen. */
 static bool seen_read(struct http_client *client, struct seen *ret, struct error *error) {
@@ -45,18 +45,14 @@ static bool seen_read(struct http_client *client, struct seen *ret, struct error
   return true;
 }
 
-static double number(const json_t *object, const char *name) {
-  return json_number_value(json_object_get(object, name));
-}
-
 static void devices_write(FILE *out, const json_t *fleet) {
-  const json_t *devices = json_object_get(fleet, "devices"), *n;
-  const char *state, *joint = ": ";
-  fprintf(out, "%" JSON_INTEGER_FORMAT " nodes, %" JSON_INTEGER_FORMAT " devices",
-          cli_integer(fleet, "nodes"), cli_integer(devices, "total"));
-  json_object_foreach ((json_t *)devices, state, n)
+  const json_t *devices = json_object_get(fleet, "devices");
+  const char *joint = ": ";
+  fprintf(out, "%lld nodes, %lld devices", cli_integer(fleet, "nodes"),
+          cli_integer(devices, "total"));
+  json_members (devices, state, n)
     if (!string_equal(state, "total") && json_integer_value(n) > 0) {
-      fprintf(out, "%s%" JSON_INTEGER_FORMAT " %s", joint, json_integer_value(n), state);
+      fprintf(out, "%s%lld %s", joint, json_integer_value(n), state);
       joint = ", ";
     }
   fputc('\n', out);
@@ -65,25 +61,22 @@ static void devices_write(FILE *out, const json_t *fleet) {
 static void rate_write(FILE *out, const json_t *fleet) {
   const json_t *rate = json_object_get(fleet, "rate"), *to_go = json_object_get(fleet, "to_go"),
                *seconds = json_object_get(to_go, "seconds");
-  double over_s = number(rate, "over_s"), minutes = over_s / 60;
-  char span[SPAN_TEXT_SIZE];
+  double over_s = json_number(rate, "over_s"), minutes = over_s / 60;
   if (minutes > 0)
     fprintf(out,
             "last %s: %.0f measurements and %.1f jobs a minute, %.1f s of device time a second, "
             "%.0f %% of the devices' time\n",
-            span_format(over_s, span), number(rate, "measurements") / minutes,
-            number(rate, "jobs") / minutes, number(rate, "device_seconds") / over_s,
-            100 * number(rate, "utilisation"));
+            SPAN_TEXT(over_s), json_number(rate, "measurements") / minutes,
+            json_number(rate, "jobs") / minutes, json_number(rate, "device_seconds") / over_s,
+            100 * json_number(rate, "utilisation"));
   cleanup_free char *basis = xstrdup(cli_member(to_go, "basis"));
   text_make_printable(basis);
   fprintf(out, "to go: %s. %s\n",
-          json_is_number(seconds) ? span_format(json_number_value(seconds), span) : "-", basis);
+          json_is_number(seconds) ? SPAN_TEXT(json_number_value(seconds)) : "-", basis);
 }
 
 static char *format_seconds(const json_t *seconds) {
-  char span[SPAN_TEXT_SIZE];
-  return json_is_number(seconds) ? xstrdup(span_format(json_number_value(seconds), span))
-                                 : xstrdup("");
+  return json_is_number(seconds) ? xstrdup(SPAN_TEXT(json_number_value(seconds))) : xstrdup("");
 }
 
 static char *format_tag(const json_t *tag) {
@@ -92,9 +85,7 @@ static char *format_tag(const json_t *tag) {
 
 /* "[#####.....]  42 %" of a campaign. */
 static void bars_add(json_t *campaigns) {
-  size_t index;
-  json_t *campaign;
-  json_array_foreach (campaigns, index, campaign) {
+  json_elements (campaigns, index, campaign) {
     json_int_t jobs = cli_integer(campaign, "jobs"),
                open = cli_integer(campaign, "queued") + cli_integer(campaign, "running");
     double share = jobs > 0 ? (double)(jobs - open) / (double)jobs : 0;
@@ -109,18 +100,17 @@ static void bars_add(json_t *campaigns) {
 
 static void screen_write(FILE *out, const struct seen *seen) {
   static const struct cli_column queue_columns[] = {
-      {"tag", "tag", .format = format_tag}, {"queued", "queued", true},
-      {"running", "running", true},         {"leases open", "leases_open", true},
-      {"held", "leases_held", true},        {"oldest", "oldest_s", true, format_seconds},
+      {"tag", .format = format_tag}, {"queued", "queued", true},
+      {"running", "running", true},  {"leases open", "leases_open", true},
+      {"held", "leases_held", true}, {"oldest", "oldest_s", true, format_seconds},
   };
   static const struct cli_column campaign_columns[] = {
-      {"campaign", "tag"},        {"run", "run"},
+      {"campaign", "tag"},        {"run"},
       {"ended", "ended", true},   {"", "bar"},
       {"failed", "failed", true}, {"device time", "device_time", true},
       {"to go", "to_go", true},
   };
-  static const struct cli_column node_columns[] = {
-      {"host", "host"}, {"devices", "devices"}, {"doing", "doing"}, {"reason", "reason"}};
+  static const struct cli_column node_columns[] = {{"host"}, {"devices"}, {"doing"}, {"reason"}};
   int64_t now_ms = cli_integer(seen->fleet, "as_of_ms");
   const json_t *queue = json_object_get(seen->fleet, "queue");
   cleanup_json json_t *nodes = fleet_node_rows(json_object_get(seen->nodes, "items"), now_ms),
@@ -130,22 +120,22 @@ static void screen_write(FILE *out, const struct seen *seen) {
   rate_write(out, seen->fleet);
   if (json_array_size(queue)) {
     fputc('\n', out);
-    output_rows(OUTPUT_TABLE, queue, queue_columns, ARRAY_LENGTH(queue_columns), out);
+    output_rows(OUTPUT_TABLE, queue, queue_columns, out);
   }
   if (json_array_size(campaigns)) {
     fputc('\n', out);
     bars_add(campaigns);
-    output_rows(OUTPUT_TABLE, campaigns, campaign_columns, ARRAY_LENGTH(campaign_columns), out);
+    output_rows(OUTPUT_TABLE, campaigns, campaign_columns, out);
   }
   fputc('\n', out);
-  output_rows(OUTPUT_TABLE, nodes, node_columns, ARRAY_LENGTH(node_columns), out);
+  output_rows(OUTPUT_TABLE, nodes, node_columns, out);
 }
 
 static int top_once(struct http_client *client, bool as_json) {
   cleanup_seen struct seen seen = {0};
   struct error error;
   if (!seen_read(client, &seen, &error))
-    return cli_failed(&error);
+    cli_failed(&error);
   if (as_json) {
     cleanup_json json_t *all = json_pack("{s:O, s:O, s:O}", "fleet", seen.fleet, "campaigns",
                                          json_object_get(seen.campaigns, "items"), "nodes",
@@ -244,7 +234,7 @@ static int top_live(struct http_client *client, const char *url) {
   int code = EXIT_OK;
   bool is_over = false;
   if (!seen_read(client, &seen, &error))
-    return cli_failed(&error);
+    cli_failed(&error);
 
   terminal_enter();
   while (!is_over) {
@@ -252,9 +242,8 @@ static int top_live(struct http_client *client, const char *url) {
     size_t size;
     FILE *out = open_memstream(&text, &size);
     ALWAYS(out != NULL);
-    char now[TIME_TEXT_SIZE];
     fprintf(out, "wavetune %s  as of %s  q leaves\n", url,
-            time_text_format(cli_integer(seen.fleet, "as_of_ms") / 1000, now));
+            TIME_TEXT(cli_integer(seen.fleet, "as_of_ms") / 1000));
     if (code != EXIT_OK) {
       text_make_printable(error.message);
       fprintf(out, "%s; trying again\n", error.message);
@@ -272,7 +261,7 @@ static int top_live(struct http_client *client, const char *url) {
   terminal_leave();
 
   if (code != EXIT_OK && code != EXIT_UNREACHABLE)
-    return cli_failed(&error);
+    cli_failed(&error);
   return EXIT_OK;
 }
 
@@ -282,8 +271,6 @@ static int command_top(struct options *options) {
                                                          !string_equal(terminal, "dumb") &&
                                                          !as_json && !option_flag(options, "once");
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
   if (!is_live)
     return top_once(client, as_json);
   cleanup_free char *urls = option_list_join(options, "url");

@@ -27,10 +27,8 @@ static bool is_kernel(const char *text, const char *name, const char *hash) {
 
 /* The members of a cache answer's match that differ, as "rocm 6.4.1 asked, 6.4.0 served". */
 static void match_print(const json_t *match) {
-  const char *name;
-  json_t *one;
   printf("rule     %s", cli_member(match, "rule"));
-  json_object_foreach (json_object_get(match, "differs"), name, one) {
+  json_members (json_object_get(match, "differs"), name, one) {
     cleanup_free char *asked = cli_compact(one, "asked"), *served = cli_compact(one, "served");
     printf("; %s: %s asked, %s served", name, *asked ? asked : "nothing",
            *served ? served : "not stated");
@@ -39,29 +37,25 @@ static void match_print(const json_t *match) {
 }
 
 /* Where a winner comes from: its job and that job's submitter, or its origin. */
-static int origin_print(struct http_client *client, const struct release_winner *winner,
-                        const json_t *provenance) {
+static void origin_print(struct http_client *client, const struct release_winner *winner,
+                         const json_t *provenance) {
   const char *origin = cli_member(provenance, "origin");
   if (!winner->job) {
     printf("         %s\n", origin);
-    return EXIT_OK;
+    return;
   }
 
   cleanup_free char *path = xasprintf("/v1/jobs/%lld", (long long)winner->job);
-  cleanup_json json_t *job = NULL;
-  int code = cli_call(client, "GET", path, NULL, &job);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *job = cli_get(client, path);
   const char *by = cli_member(job, "submitted_by"), *run = cli_member(job, "run");
   printf("         %s by job %lld%s%s%s%s, done %s\n", origin, (long long)winner->job,
          *by ? ", submitted by " : "", by, *run ? ", run " : "", run,
          cli_member(job, "finished_at"));
-  return EXIT_OK;
 }
 
 /* Prints each winner of the kernel, or the one of the key. */
-static int winners_print(struct http_client *client, struct question *question,
-                         const struct release *release) {
+static void winners_print(struct http_client *client, struct question *question,
+                          const struct release *release) {
   for (size_t i = 0; i < release->n_kernels; i++) {
     const struct release_kernel *kernel = &release->kernels[i];
     char hash[DIGEST_TEXT_SIZE];
@@ -85,20 +79,15 @@ static int winners_print(struct http_client *client, struct question *question,
       cleanup_free char *key_text = json_dumps(key, JSON_COMPACT),
                         *config_text = json_dumps(config, JSON_COMPACT);
       printf("config   %s %s: %s\n", kernel->name, key_text, config_text);
-      int code = origin_print(client, winner, provenance);
-      if (code != EXIT_OK)
-        return code;
+      origin_print(client, winner, provenance);
     }
   }
-  return EXIT_OK;
 }
 
 /* Keeps and prints what the release has for the function whose closure the question states. */
 static void released_print(const struct question *question, const json_t *functions) {
   const json_t *function = json_object_get(functions, question->kernel);
-  size_t index;
-  json_t *one;
-  json_array_foreach (json_object_get(function, "choices"), index, one) {
+  json_elements (json_object_get(function, "choices"), index, one) {
     cleanup_free char *key = cli_compact(one, "key"), *config = cli_compact(one, "config");
     const char *name = cli_member(function, "name");
     json_push(question->lines,
@@ -111,42 +100,37 @@ static void released_print(const struct question *question, const json_t *functi
 
 /* Prints, for the question's function, what the release has, the second line of GET /v1/choices.
  * The autotuner's keys have no names: those of all keys are printed. */
-static int choices_print(struct http_client *client, struct question *question, const char *query) {
+static void choices_print(struct http_client *client, struct question *question,
+                          const char *query) {
   cleanup_free char *path = xasprintf("/v1/choices%s", query);
   struct http_request request = {.method = "GET", .path = path, .response_max = CHOICES_MAX};
   cleanup_http_response struct http_response response = {0};
   cleanup_json json_t *released = NULL;
   struct error error;
-  int code = cli_send(client, &request, &response);
-  if (code != EXIT_OK)
-    return code;
+  cli_send(client, &request, &response);
   if (response.status != 200)
-    return cli_refused(&response, "the choices cannot be read");
+    cli_refused(&response, "the choices cannot be read");
 
   const char *end = response.body + response.size,
              *line = memchr(response.body, '\n', response.size);
   if (!line || !json_parse(line + 1, (size_t)(end - line - 1), &released, &error))
-    return cli_refuse(EXIT_REFUSED, "GET /v1/choices has no second line of JSON");
+    cli_refuse(EXIT_REFUSED, "GET /v1/choices has no second line of JSON");
   released_print(question, json_object_get(released, "functions"));
-  return EXIT_OK;
 }
 
 /* Keeps and prints the pins and bans of the kernel, which the next release obeys. `release` may be
  * NULL. */
 static void overrides_print(const struct question *question, const struct release *release,
                             json_t *kept) {
-  size_t index;
-  json_t *item;
-  json_array_foreach (question->overrides, index, item) {
+  json_elements (question->overrides, index, item) {
     const char *id = cli_member(item, "id"), *kernel = cli_member(item, "kernel");
     bool is_its = string_equal(kernel, question->kernel);
     for (size_t i = 0; !is_its && release && i < release->n_kernels; i++) {
-      char hash[DIGEST_TEXT_SIZE];
-      digest_format(&release->kernels[i].hash, hash);
+      const char *hash = DIGEST_TEXT(&release->kernels[i].hash);
       is_its = is_kernel(question->kernel, release->kernels[i].name, hash) &&
                is_kernel(kernel, release->kernels[i].name, hash);
     }
-    if (!is_its || json_is_true(json_object_get(item, "ended")))
+    if (!is_its || json_flag(item, "ended"))
       continue;
     json_array_append(kept, item);
     if (question->as_json)
@@ -157,73 +141,76 @@ static void overrides_print(const struct question *question, const struct releas
   }
 }
 
-/* Prints what the channel serves for the question's kernel. *ret: the release, the caller's; NULL:
- * the channel has no entry, and `missing` is the server's answer. */
-static int served_print(struct http_client *client, struct question *question, const char *query,
-                        json_t **ret_entry, struct release **ret, struct http_response *missing) {
+/* Prints what the channel serves for the question's kernel. Returns the release, the caller's;
+ * NULL: the channel has no entry, and `missing` is the server's answer. */
+static struct release *served_print(struct http_client *client, struct question *question,
+                                    const char *query, json_t **ret_entry,
+                                    struct http_response *missing) {
   cleanup_free char *path = xasprintf("/v1/cache%s", query);
   struct http_request request = {.method = "GET", .path = path, .response_max = ENTRY_MAX};
   struct error error;
-  int code = cli_send(client, &request, missing);
-  if (code != EXIT_OK || missing->status == 404)
-    return code;
+  cli_send(client, &request, missing);
+  if (missing->status == 404)
+    return NULL;
   if (missing->status != 200)
-    return cli_refused(missing, path);
+    cli_refused(missing, path);
   if (!json_parse(missing->body, missing->size, ret_entry, &error))
-    return cli_fail(EXIT_UNREACHABLE, &error);
+    cli_fail(EXIT_UNREACHABLE, &error);
 
   const json_t *entry = *ret_entry;
   const char *digest = cli_member(entry, "release"), *by = cli_member(entry, "moved_by");
-  code = release_get(client, digest, "the channel's release cannot be read", ret);
-  if (code != EXIT_OK)
-    return code;
+  struct release *release = release_get(client, digest, "the channel's release cannot be read");
   if (!question->as_json) {
-    cleanup_free char *served = environment_format(&(*ret)->environment);
+    cleanup_free char *served = environment_format(&release->environment);
     match_print(json_object_get(entry, "match"));
     printf("entry    channel %s, counter %lld, %s; moved %s%s%s\nrelease  %s, tag %s\n",
            cli_member(entry, "channel"), (long long)cli_integer(entry, "counter"), served,
-           cli_member(entry, "updated_at"), *by ? " by " : "", by, digest, (*ret)->tag);
+           cli_member(entry, "updated_at"), *by ? " by " : "", by, digest, release->tag);
   }
-  return winners_print(client, question, *ret);
+  winners_print(client, question, release);
+  return release;
 }
 
 /* Who fetched the release, the last fetch first. */
 static void fetches_print(const char *digest, const json_t *items) {
-  size_t index, n = json_array_size(items);
-  json_t *item;
+  size_t n = json_array_size(items);
   if (!n)
     printf("fetched  not yet, or not stored yet\n");
 
-  json_array_foreach (items, index, item) {
+  json_elements (items, index, item) {
     if (index == FETCHES_SHOWN) {
       printf("         and %zu more: wavetune releases fetches %s\n", n - index, digest);
       return;
     }
     const char *channel = cli_member(item, "channel");
     int64_t last_us = 0;
-    char span[SPAN_TEXT_SIZE];
     if (!time_parse(cli_member(item, "last_at"), &last_us))
       last_us = 0;
     double age_s = difftime(time(NULL), (time_t)(last_us / 1000000));
     json_int_t requests = cli_integer(item, "requests");
-    printf("fetched  by %s: %s%s%s, %s, %" JSON_INTEGER_FORMAT " time%s, last %s ago\n",
-           cli_member(item, "fetched_by"), cli_member(item, "kind"), *channel ? " of " : "",
-           channel, *channel ? cli_member(item, "rule") : "by its digest", requests,
-           requests == 1 ? "" : "s", span_format(age_s > 0 ? age_s : 0, span));
+    printf("fetched  by %s: %s%s%s, %s, %lld time%s, last %s ago\n", cli_member(item, "fetched_by"),
+           cli_member(item, "kind"), *channel ? " of " : "", channel,
+           *channel ? cli_member(item, "rule") : "by its digest", requests,
+           requests == 1 ? "" : "s", SPAN_TEXT(age_s > 0 ? age_s : 0));
   }
 }
 
-bool key_option_read(const char *text, json_t **ret, struct error *error) {
+json_t *values_of_text(const char *option, const char *text) {
   cleanup_key struct key key = {0};
-  *ret = NULL;
+  json_t *values;
+  struct error error;
   if (!text)
-    return true;
-  if (text[0] == '{')
-    return json_parse(text, strlen(text), ret, error) || error_prefix(error, "--key: ");
-  if (!key_parse_text(text, NULL, 0, &key, error))
-    return error_prefix(error, "--key %s: ", text);
-  *ret = key_to_json(&key);
-  return true;
+    return NULL;
+  if (text[0] == '{') {
+    if (json_parse(text, strlen(text), &values, &error))
+      return values;
+    error_prefix(&error, "--%s: ", option);
+  } else {
+    if (key_parse_text(text, NULL, 0, &key, &error))
+      return key_to_json(&key);
+    error_prefix(&error, "--%s %s: ", option, text);
+  }
+  cli_fail(EXIT_USAGE, &error);
 }
 
 /* Whether a kernel's name, like "softmax/online", has the word before or after a "/". */
@@ -238,9 +225,10 @@ static bool has_part(const char *name, const char *word) {
 
 /* Says that the release has nothing for the question, and whether it has a kernel that may be
  * meant. */
-static int nothing_served(const struct question *question, const struct release *release) {
+no_return static void nothing_served(const struct question *question,
+                                     const struct release *release) {
   cleanup_free const char **names = xcalloc(release->n_kernels + 1, sizeof *names);
-  cleanup_free char *meant = NULL;
+  cleanup_free char *meant = xstrdup("");
   bool is_there = false;
   for (size_t i = 0; i < release->n_kernels; i++) {
     char hash[DIGEST_TEXT_SIZE];
@@ -249,69 +237,53 @@ static int nothing_served(const struct question *question, const struct release 
         is_kernel(question->kernel, names[i], digest_format(&release->kernels[i].hash, hash));
     if (!has_part(names[i], question->kernel))
       continue;
-    cleanup_free char *before = meant;
-    meant = before ? xasprintf("%s, %s", before, names[i]) : xstrdup(names[i]);
+    text_append(&meant, "%s%s", *meant ? ", " : "", names[i]);
   }
 
   struct digest closure;
   if (!is_there && digest_parse(question->kernel, &closure))
-    return cli_refuse(EXIT_FAILED,
-                      "the release has no config for a kernel or function %s; `wavetune captures` "
-                      "lists what programs recorded, and what it waits for",
-                      question->kernel);
+    cli_refuse(EXIT_FAILED,
+               "the release has no config for a kernel or function %s; `wavetune captures` "
+               "lists what programs recorded, and what it waits for",
+               question->kernel);
   if (!is_there) {
     const char *nearest = name_nearest(question->kernel, names, release->n_kernels);
-    if (!meant && nearest)
-      meant = xstrdup(nearest);
-    if (meant)
-      return cli_refuse(EXIT_FAILED,
-                        "the release has no kernel named %.100s; give the full name, as "
-                        "`wavetune kernel list` prints it: %.400s",
-                        question->kernel, meant);
+    if (!*meant && nearest)
+      text_append(&meant, "%s", nearest);
+    if (*meant)
+      cli_refuse(EXIT_FAILED,
+                 "the release has no kernel named %.100s; give the full name, as "
+                 "`wavetune kernel list` prints it: %.400s",
+                 question->kernel, meant);
   }
 
-  return cli_refuse(EXIT_FAILED,
-                    "the release has no config for %.100s%s; `wavetune publish` prints why a key "
-                    "is left out, `wavetune jobs --kernel` what was tuned",
-                    question->kernel, question->key ? " and this key" : "");
+  cli_refuse(EXIT_FAILED,
+             "the release has no config for %.100s%s; `wavetune publish` prints why a key "
+             "is left out, `wavetune jobs --kernel` what was tuned",
+             question->kernel, question->key ? " and this key" : "");
 }
 
 static int command_why(struct options *options) {
   char *const *kernel = cli_arguments(
       options, 1, "name one kernel by its name or hash, or one function by its closure");
-  cleanup_json json_t *environment = NULL, *entry = NULL, *key = NULL, *lines = json_array(),
-                      *all = NULL, *overrides = json_array(), *fetches = NULL;
-  struct error error;
-  if (!kernel)
-    return EXIT_USAGE;
-  if (!cli_environment(options, "environment", &environment, &error) ||
-      !key_option_read(option_text(options, "key"), &key, &error))
-    return cli_fail(EXIT_USAGE, &error);
-
+  cleanup_json json_t *environment = cli_environment(options, "environment"),
+                      *key = values_of_text("key", option_text(options, "key")), *entry = NULL,
+                      *lines = json_array(), *overrides = json_array();
   const char *regime = option_text(options, "regime"), *match = option_text(options, "match");
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
   cleanup_free char *query = cli_query(environment, "tag", option_text(options, "tag"), "channel",
                                        option_text(options, "channel"), "match", match,
                                        cli_regime_member(regime), regime, NULL);
-  int code = cli_list(client, "/v1/overrides", &all);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *all = cli_list(client, "/v1/overrides");
 
   struct question question = {kernel[0], key, lines, all, option_flag(options, "json")};
-  cleanup_release struct release *release = NULL;
   cleanup_http_response struct http_response missing = {0};
-  code = served_print(client, &question, query, &entry, &release, &missing);
-  if (code == EXIT_OK)
-    code = choices_print(client, &question, query);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_release struct release *release =
+      served_print(client, &question, query, &entry, &missing);
+  choices_print(client, &question, query);
   overrides_print(&question, release, overrides);
   const char *digest = cli_member(entry, "release");
-  code = release ? release_fetches(client, digest, &fetches) : EXIT_OK;
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *fetches = release ? release_fetches(client, digest) : NULL;
   if (question.as_json) {
     cleanup_json json_t *answer = json_pack("{s:O*, s:O, s:O, s:O*}", "entry", entry, "served",
                                             lines, "overrides", overrides, "fetches", fetches);
@@ -322,9 +294,10 @@ static int command_why(struct options *options) {
   if (json_array_size(lines))
     return EXIT_OK;
   if (release)
-    return nothing_served(&question, release);
+    nothing_served(&question, release);
+  struct error error;
   http_problem(&missing, "why", NULL, &error); /* which entry there is not, and the nearest */
-  return cli_fail(EXIT_FAILED, &error);
+  cli_fail(EXIT_FAILED, &error);
 }
 
 static const struct option_spec why_options[] = {

@@ -25,7 +25,7 @@ struct reviewing {
   int64_t warp_size;
   json_t *index; /* digest → position in loaded */
   json_t *files; /* digests of texts that were read */
-  size_t n_loaded, capacity;
+  size_t n_loaded;
   struct loaded *loaded;
 };
 
@@ -45,14 +45,12 @@ static bool blob_read(const struct blob_reader *reader, const struct digest *dig
                       char **ret_bytes, size_t *ret_size, struct error *error) {
   cleanup_free char *bytes = NULL;
   size_t size = 0;
-  char text[DIGEST_TEXT_SIZE];
   if (!reader->read(reader->context, digest, &bytes, &size, error))
     return false;
 
   struct digest actual = digest_of(bytes, size);
   if (!digest_equal(&actual, digest))
-    return error_set(error, "its bytes are damaged: their digest is %s",
-                     digest_format(&actual, text));
+    return error_set(error, "its bytes are damaged: their digest is %s", DIGEST_TEXT(&actual));
 
   *ret_bytes = TAKE(bytes);
   *ret_size = size;
@@ -74,8 +72,7 @@ static const struct loaded *object_load(struct reviewing *reviewing, const struc
                code_object_parse(bytes, size, &code, &error) &&
                build_code_is_for(code, reviewing->review->arch, &error);
   json_put(reviewing->index, text, json_integer((json_int_t)reviewing->n_loaded));
-  GROW(reviewing->loaded, reviewing->n_loaded, reviewing->capacity);
-  struct loaded *loaded = &reviewing->loaded[reviewing->n_loaded++];
+  struct loaded *loaded = APPEND(reviewing->loaded, reviewing->n_loaded);
   *loaded = is_ok ? (struct loaded){.code = TAKE(code)}
                   : (struct loaded){.refused = xstrdup(error.message)};
 
@@ -117,9 +114,7 @@ static bool object_check(const struct reviewing *reviewing, const json_t *varian
 /* Checks the texts that are stored beside the code. */
 static void files_check(struct reviewing *reviewing, const json_t *object, const char *config) {
   const json_t *files = json_object_get(json_object_get(object, "metadata"), "files");
-  const char *name;
-  json_t *value;
-  json_object_foreach ((json_t *)files, name, value) {
+  json_members (files, name, value) {
     struct digest digest;
     struct error error;
     cleanup_free char *bytes = NULL;
@@ -162,9 +157,7 @@ static void object_review(struct reviewing *reviewing, const json_t *variant, si
   struct error error = {0};
   double waves = 0;
   cleanup_free char *config = xstrdup(""); /* "BLOCK=64 num_warps=4" */
-  const char *name;
-  json_t *value;
-  json_object_foreach (json_object_get(object, "config"), name, value) {
+  json_members (json_object_get(object, "config"), name, value) {
     cleanup_free char *value_text = json_canonical(value);
     text_append(&config, "%s%s=%s", config[0] ? " " : "", name, value_text);
   }
@@ -211,9 +204,8 @@ static bool head_read(const json_t *json, struct reviewing *reviewing, json_t **
       !json_get_string(toolchain, "/toolchain", "triton", JSON_OPTIONAL, &triton, error))
     return false;
 
-  size_t n = 0, i;
-  json_t *variant;
-  json_array_foreach (*ret_variants, i, variant)
+  size_t n = 0;
+  json_elements (*ret_variants, i, variant)
     n += json_array_size(json_object_get(variant, "objects"));
   if (n > BUILD_OBJECTS_MAX)
     return error_set(error, "a build has at most %d objects", BUILD_OBJECTS_MAX);
@@ -231,18 +223,17 @@ bool build_review_make(const json_t *json, const struct kernel *kernel,
                        struct error *error) {
   cleanup_build_review struct build_review *review = xcalloc(1, sizeof *review);
   review->objects = json_array();
-  __attribute__((cleanup(reviewing_release))) struct reviewing reviewing = {.review = review,
-                                                                            .kernel = kernel,
-                                                                            .reader = reader,
-                                                                            .index = json_object(),
-                                                                            .files = json_object()};
-  json_t *variants = NULL, *variant, *object;
-  size_t i, j;
+  cleanup_by(reviewing_release) struct reviewing reviewing = {.review = review,
+                                                              .kernel = kernel,
+                                                              .reader = reader,
+                                                              .index = json_object(),
+                                                              .files = json_object()};
+  json_t *variants = NULL;
   if (!head_read(json, &reviewing, &variants, error))
     return false;
 
   review->n_variants = json_array_size(variants);
-  json_array_foreach (variants, i, variant) {
+  json_elements (variants, i, variant) {
     struct error disagreement;
     cleanup_kernel struct kernel *of_case = NULL;
     bool agrees = !kernel || build_variant_kernel(kernel, variant, &of_case, &disagreement);
@@ -252,7 +243,7 @@ bool build_review_make(const json_t *json, const struct kernel *kernel,
                   disagreement.message);
     for (size_t k = 0; of_case && k < of_case->n_arguments; k++)
       contents_check(&reviewing, i, &of_case->arguments[k]);
-    json_array_foreach (json_object_get(variant, "objects"), j, object)
+    json_elements (json_object_get(variant, "objects"), j, object)
       object_review(&reviewing, variant, i, object);
     review->n_failed += json_array_size(json_object_get(variant, "failed"));
   }

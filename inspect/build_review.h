@@ -36,6 +36,6 @@ must_check bool build_review_make(const json_t *json, const struct kernel *kerne
                                   struct build_review **ret_review, struct error *error);
 void build_review_free(struct build_review *review);
 DEFINE_CLEANUP(struct build_review *, cleanup_build_review_free, build_review_free)
-#define cleanup_build_review __attribute__((cleanup(cleanup_build_review_free)))
+#define cleanup_build_review cleanup_by(cleanup_build_review_free)
 
 #endif

@@ -8,38 +8,23 @@ const char *review_severity_name(enum review_severity severity) {
   return names[severity];
 }
 
-static char *text_format(const char *format, va_list arguments) {
-  char *text = NULL;
-  ALWAYS(vasprintf(&text, format, arguments) >= 0);
-  return text;
-}
-
-void text_append(char **text, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  cleanup_free char *old = *text, *more = text_format(format, arguments);
-  va_end(arguments);
-  *text = xasprintf("%s%s", old, more);
-}
-
 void review_find(struct review_findings *findings, enum review_severity severity,
                  const char *source, const char *format, ...) {
+  char *sentence = NULL;
   va_list arguments;
   va_start(arguments, format);
-  char *sentence = text_format(format, arguments);
+  ALWAYS(vasprintf(&sentence, format, arguments) >= 0);
   va_end(arguments);
 
   /* Sentences quote untrusted texts, which must not drive a terminal. C1 controls are two bytes in
    * UTF-8. */
-  for (unsigned char *c = (unsigned char *)sentence; *c; c++) {
+  for (unsigned char *c = (unsigned char *)sentence; *c; c++)
     if (*c < ' ' || *c == 0x7f)
       *c = '?';
     else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
       c[0] = c[1] = '?';
-  }
 
-  GROW(findings->items, findings->n, findings->capacity);
-  findings->items[findings->n++] = (struct review_finding){severity, sentence, source};
+  *APPEND(findings->items, findings->n) = (struct review_finding){severity, sentence, source};
 }
 
 void review_findings_release(struct review_findings *findings) {
@@ -69,10 +54,9 @@ json_t *review_findings_to_json(const struct review_findings *findings) {
 
 void review_findings_print(const struct review_findings *findings, FILE *out) {
   for (int severity = REVIEW_REFUSED; severity >= REVIEW_HINT; severity--) {
-    for (size_t i = 0; i < findings->n; i++) {
+    for (size_t i = 0; i < findings->n; i++)
       if ((int)findings->items[i].severity == severity)
         fprintf(out, "  %s: %s\n      [%s]\n", review_severity_name((enum review_severity)severity),
                 findings->items[i].sentence, findings->items[i].source);
-    }
   }
 }

@@ -26,7 +26,7 @@ struct review_finding {
 };
 
 struct review_findings {
-  size_t n, capacity;
+  size_t n;
   struct review_finding *items;
 }; /* starts as {0} */
 
@@ -41,8 +41,5 @@ size_t review_count(const struct review_findings *findings, enum review_severity
 must_check json_t *review_findings_to_json(const struct review_findings *findings);
 /* Prints each as "  warning: sentence" with its source on the next line; the most severe first. */
 void review_findings_print(const struct review_findings *findings, FILE *out);
-
-/* Appends to a text that the caller owns and frees. */
-void text_append(char **text, const char *format, ...) printf_like(2, 3);
 
 #endif

@@ -20,8 +20,8 @@ INSPECT_COMMANDS(X)
 #undef X
 
 /* `show JOB --asm` or `--ttgir` (show_code.c): prints the winner's assembly or TTGIR; with as_json,
- * a review of it too. Returns an exit code; a failure was reported on stderr. */
-must_check int inspect_print_code(struct http_client *client, const json_t *job, bool wants_asm,
-                                  bool as_json);
+ * a review of it too. */
+void inspect_print_code(struct http_client *client, const json_t *job, bool wants_asm,
+                        bool as_json);
 
 #endif

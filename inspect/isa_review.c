@@ -15,7 +15,7 @@
 /* One function while its lines are read. */
 struct reading {
   struct isa_instruction *instructions;
-  size_t n, capacity;
+  size_t n;
   uint64_t start;
 };
 
@@ -140,12 +140,11 @@ static void order_make(struct flow *flow) {
 
 /* The nearest place that dominates both. */
 static int common_dominator(struct flow *flow, int a, int b) {
-  while (a != b && flow->steps++ < STEPS_MAX) {
+  while (a != b && flow->steps++ < STEPS_MAX)
     if (a > b)
       a = flow->dominators[a];
     else
       b = flow->dominators[b];
-  }
   return a;
 }
 
@@ -174,7 +173,7 @@ static void dominators_make(struct flow *flow) {
  * NONE. */
 static bool loops_find(const struct reading *reading, struct isa_function *function,
                        int **ret_loop_of, struct error *error) {
-  __attribute__((cleanup(flow_release))) struct flow flow = {0};
+  cleanup_by(flow_release) struct flow flow = {0};
   cleanup_free int *loop_of = blocks_make(&flow, reading);
   order_make(&flow);
   dominators_make(&flow);
@@ -192,10 +191,9 @@ static bool loops_find(const struct reading *reading, struct isa_function *funct
    * ones, so that a loop comes after those inside it. */
   for (int head = (int)flow.n - 1; head >= 0; head--) {
     size_t depth = 0;
-    for (int edge = flow.first_in[head]; edge != NONE; edge = flow.next_in[edge]) {
+    for (int edge = flow.first_in[head]; edge != NONE; edge = flow.next_in[edge])
       if (edge / 2 >= head && common_dominator(&flow, head, edge / 2) == head)
         stack[depth++] = edge / 2;
-    }
     if (!depth)
       continue;
     int loop = (int)function->n_loops++;
@@ -307,11 +305,10 @@ static int compare_loops(const void *a, const void *b) {
 /* "16 × 2, 4 × 8": bytes × times, of what is narrower than `bytes_below`. */
 static char *widths_format(const int64_t widths[ISA_WIDTHS], int64_t bytes_below) {
   char *text = xstrdup("");
-  for (int i = ISA_WIDTHS - 1; i >= 0; i--) {
+  for (int i = ISA_WIDTHS - 1; i >= 0; i--)
     if (widths[i] && isa_width_bytes[i] < bytes_below)
       text_append(&text, "%s%" PRId64 " × %" PRId64, text[0] ? ", " : "", isa_width_bytes[i],
                   widths[i]);
-  }
   return text;
 }
 
@@ -378,14 +375,13 @@ static void review_function(struct isa_function *function, const struct code_res
               "a conversion of the layout through LDS before them would make them wider (no "
               "OPTIMIZE_EPILOGUE)");
 
-  for (size_t i = 0; i < function->n_matrix; i++) {
+  for (size_t i = 0; i < function->n_matrix; i++)
     if (string_starts(function->matrix[i].name, "v_mfma_") &&
         strstr(function->matrix[i].name, "_32x32x"))
       review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                   "%s is used; for a GEMM the 16x16 instructions are faster on MI300X "
                   "(matrix_instr_nonkdim 16); for two fused GEMMs 32x32 may be",
                   function->matrix[i].name);
-  }
 
   if (!resources)
     return;
@@ -433,10 +429,9 @@ static bool function_make(struct isa_function *function, const struct reading *r
     hot->is_hot = true;
 
   const struct code_resources *resources = NULL;
-  for (size_t i = 0; object && i < object->n_kernels && !resources; i++) {
+  for (size_t i = 0; object && i < object->n_kernels && !resources; i++)
     if (string_equal(object->kernels[i].name, function->name))
       resources = &object->kernels[i].resources;
-  }
 
   review_function(function, resources);
   return true;
@@ -445,8 +440,8 @@ static bool function_make(struct isa_function *function, const struct reading *r
 bool isa_review_make(const char *text, const struct code_object *object,
                      struct isa_review **ret_review, struct error *error) {
   cleanup_isa_review struct isa_review *review = xcalloc(1, sizeof *review);
-  __attribute__((cleanup(reading_release))) struct reading reading = {0};
-  size_t capacity = 0, instructions = 0, length = 0;
+  cleanup_by(reading_release) struct reading reading = {0};
+  size_t instructions = 0, length = 0;
   const char *name = NULL; /* of the function that is read; what comes before it does not count */
   for (const char *line = text;;) {
     const char *label = NULL;
@@ -455,8 +450,7 @@ bool isa_review_make(const char *text, const struct code_object *object,
     struct isa_instruction instruction;
     if (!*line || isa_decode_label(line, &label, &label_length, &address)) {
       if (name && reading.n) {
-        GROW(review->functions, review->n, capacity);
-        struct isa_function *function = &review->functions[review->n++];
+        struct isa_function *function = APPEND(review->functions, review->n);
         *function = (struct isa_function){.name = name_plain(name, length)};
         if (!function_make(function, &reading, object, error))
           return false;
@@ -476,8 +470,7 @@ bool isa_review_make(const char *text, const struct code_object *object,
       if (reading.n && instruction.address <= reading.instructions[reading.n - 1].address)
         return error_set(error, "the disassembly's addresses do not rise at %" PRIx64,
                          instruction.address);
-      GROW(reading.instructions, reading.n, reading.capacity);
-      reading.instructions[reading.n++] = instruction;
+      *APPEND(reading.instructions, reading.n) = instruction;
     }
 
     line += strcspn(line, "\n");
@@ -508,10 +501,9 @@ void isa_review_free(struct isa_review *review) {
 }
 
 const struct isa_function *isa_review_function(const struct isa_review *review, const char *name) {
-  for (size_t i = 0; i < review->n; i++) {
+  for (size_t i = 0; i < review->n; i++)
     if (string_equal(review->functions[i].name, name))
       return &review->functions[i];
-  }
   return NULL;
 }
 

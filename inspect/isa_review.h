@@ -70,7 +70,7 @@ must_check bool isa_review_make(const char *text, const struct code_object *obje
                                 struct isa_review **ret_review, struct error *error);
 void isa_review_free(struct isa_review *review);
 DEFINE_CLEANUP(struct isa_review *, cleanup_isa_review_free, isa_review_free)
-#define cleanup_isa_review __attribute__((cleanup(cleanup_isa_review_free)))
+#define cleanup_isa_review cleanup_by(cleanup_isa_review_free)
 
 /* The function with this name; NULL: there is none. */
 const struct isa_function *isa_review_function(const struct isa_review *review, const char *name);

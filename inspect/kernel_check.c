@@ -75,12 +75,9 @@ static char *value_text(const json_t *value) {
 static void notes_print(const json_t *notes) {
   static const struct table_column columns[] = {
       {"  .args", false}, {".offset", true}, {".size", true}, {".value_kind", false}, {"", false}};
-  const json_t *arguments = json_object_get(notes, ".args"), *argument;
-  const char *name;
-  json_t *value;
-  size_t i;
+  const json_t *arguments = json_object_get(notes, ".args");
 
-  json_object_foreach ((json_t *)notes, name, value) {
+  json_members (notes, name, value) {
     if (value == arguments)
       continue;
     cleanup_free char *text = value_text(value), *plain = name_plain(name, strlen(name));
@@ -88,19 +85,17 @@ static void notes_print(const json_t *notes) {
   }
 
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
-  json_array_foreach (arguments, i, argument) {
+  json_elements (arguments, i, argument) {
     cleanup_free char *others = xstrdup("");
-    json_object_foreach ((json_t *)argument, name, value) {
+    json_members (argument, name, value) {
       cleanup_free char *text = value_text(value);
       if (!string_equal(name, ".offset") && !string_equal(name, ".size") &&
           !string_equal(name, ".value_kind"))
         text_append(&others, "%s%s: %s", others[0] ? ", " : "", name, text);
     }
     table_cell(table, "  %zu", i);
-    table_cell(table, "%" JSON_INTEGER_FORMAT,
-               json_integer_value(json_object_get(argument, ".offset")));
-    table_cell(table, "%" JSON_INTEGER_FORMAT,
-               json_integer_value(json_object_get(argument, ".size")));
+    table_cell(table, "%lld", cli_integer(argument, ".offset"));
+    table_cell(table, "%lld", cli_integer(argument, ".size"));
     table_cell(table, "%s", cli_member(argument, ".value_kind"));
     table_cell(table, "%s", others);
   }
@@ -112,10 +107,8 @@ static void notes_print(const json_t *notes) {
 /* A cubin has no such note: prints the resources that were read, by wavetune's names. */
 static void resources_print(const struct code_kernel *kernel) {
   cleanup_json json_t *resources = code_resources_to_json(&kernel->resources);
-  const char *name;
-  json_t *value;
-  json_object_foreach (resources, name, value)
-    printf("  %-28s  %" JSON_INTEGER_FORMAT "\n", name, json_integer_value(value));
+  json_members (resources, name, value)
+    printf("  %-28s  %lld\n", name, json_integer_value(value));
   for (size_t i = 0; i < kernel->n_arguments; i++)
     printf("  parameter %zu: %" PRId64 " bytes at %" PRId64 "\n", i, kernel->arguments[i].size,
            kernel->arguments[i].offset);
@@ -304,9 +297,7 @@ static bool kind_option(const struct check *check, const struct kernel *kernel,
 static bool key_option(const struct check *check, const struct kernel *kernel, struct key *ret,
                        struct error *error) {
   const char *text = option_text(check->options, "key");
-  return !text ||
-         key_parse_text(text, (const char *const *)kernel->key_names, kernel->n_key_names, ret,
-                        error) ||
+  return !text || key_parse_text(text, KEY_NAMES(kernel), ret, error) ||
          error_prefix(error, "--key %s: ", text);
 }
 
@@ -382,8 +373,7 @@ static bool folder_check(struct check *check, const char *place, struct error *e
     return false;
 
   struct review_findings findings = {0};
-  char hash[DIGEST_TEXT_SIZE];
-  digest_format(&kernel->hash, hash);
+  const char *hash = DIGEST_TEXT(&kernel->hash);
   json_t *answer = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "place", place, "what", "kernel",
                              "name", kernel->name, "language", language_name(kernel->language),
                              "kernel", hash, "raw", (json_int_t)folder->space->raw_count);
@@ -410,9 +400,8 @@ static bool folder_check(struct check *check, const char *place, struct error *e
 
 static bool object_read(void *context, const struct digest *digest, char **ret_bytes,
                         size_t *ret_size, struct error *error) {
-  char text[DIGEST_TEXT_SIZE];
-  cleanup_free char *path = xasprintf("%s/objects/%s", (const char *)context,
-                                      strchr(digest_format(digest, text), ':') + 1);
+  cleanup_free char *path =
+      xasprintf("%s/objects/%s", (const char *)context, strchr(DIGEST_TEXT(digest), ':') + 1);
   return file_read(path, BLOB_BYTES_MAX, ret_bytes, ret_size, error);
 }
 
@@ -423,9 +412,7 @@ static void ranges_print(const struct build_review *review) {
                                       "sgpr_spills", "lds_bytes", "scratch_bytes", "shared"};
   for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
     json_int_t low = INT64_MAX, high = CODE_UNKNOWN;
-    json_t *object;
-    size_t j;
-    json_array_foreach (review->objects, j, object) {
+    json_elements (review->objects, j, object) {
       const json_t *number = json_object_get(json_object_get(object, "resources"), names[i]);
       number = number ? number : json_object_get(object, names[i]);
       if (!json_is_integer(number))
@@ -435,7 +422,7 @@ static void ranges_print(const struct build_review *review) {
     }
 
     if (high != CODE_UNKNOWN)
-      printf("  %-14s %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT "\n", names[i], low, high);
+      printf("  %-14s %lld to %lld\n", names[i], low, high);
   }
 }
 
@@ -461,7 +448,7 @@ static bool build_hints(const struct check *check, const struct kernel_folder *f
    */
   for (size_t i = 0; i < review->n_objects; i++) {
     const json_t *config = json_object_get(json_array_get(review->objects, i), "config");
-    if (json_integer_value(json_object_get(config, "waves_per_eu")) == 0)
+    if (cli_integer(config, "waves_per_eu") == 0)
       resources[question.n_resources++] = review->resources[i];
   }
 
@@ -490,8 +477,7 @@ static bool build_check(struct check *check, const char *place, const char *file
     return false;
 
   struct digest digest = json_digest(json);
-  char text[DIGEST_TEXT_SIZE];
-  digest_format(&digest, text);
+  const char *text = DIGEST_TEXT(&digest);
   if (!check->as_json) {
     printf("%s: build %s for %s, Triton %s\n", place, text, review->arch,
            review->triton ? review->triton : "not stated");
@@ -546,14 +532,14 @@ static int command_kernel_check(struct options *options) {
   struct check check = {
       .options = options, .as_json = option_flag(options, "json"), .answers = answers};
   if (n == 0)
-    return cli_refuse(
-        EXIT_USAGE, "name a code object, a .ttgir file, a kernel folder or the folder of a build");
+    cli_refuse(EXIT_USAGE,
+               "name a code object, a .ttgir file, a kernel folder or the folder of a build");
 
   for (size_t i = 0; i < n; i++) {
     if (i && !check.as_json)
       putchar('\n');
     if (!place_check(&check, places[i], &error))
-      return cli_fail(EXIT_USAGE, &error);
+      cli_fail(EXIT_USAGE, &error);
   }
 
   if (check.as_json)

@@ -148,18 +148,16 @@ enum kernel_kind kernel_kind_guess(const struct kernel *kernel) {
       {"attention", KIND_FUSED}, {"attn", KIND_FUSED},      {"flash", KIND_FUSED},
       {"matmul", KIND_GEMM},     {"gemm", KIND_GEMM},
   };
-  for (size_t i = 0; i < ARRAY_LENGTH(words); i++) {
+  for (size_t i = 0; i < ARRAY_LENGTH(words); i++)
     if (strcasestr(kernel->name, words[i].word))
       return words[i].kind;
-  }
 
   /* 2 * M * N * K */
   cleanup_expr struct expr *flops = NULL;
   struct error error;
   size_t read = 0;
-  bool is_bound =
-      kernel->flops && expr_parse(kernel->flops, &flops, &error) &&
-      expr_bind(flops, (const char *const *)kernel->key_names, kernel->n_key_names, &error);
+  bool is_bound = kernel->flops && expr_parse(kernel->flops, &flops, &error) &&
+                  expr_bind(flops, KEY_NAMES(kernel), &error);
   for (size_t i = 0; is_bound && i < kernel->n_key_names; i++)
     read += expr_reads(flops, i);
 
@@ -170,11 +168,10 @@ static bool source_has(const struct kernel_folder *folder, const char *word) {
   const struct kernel *kernel = folder->kernel;
   for (size_t i = 0; i < folder->n_files; i++) {
     const struct kernel_file *file = &folder->files[i];
-    for (size_t j = 0; j < kernel->n_sources; j++) {
+    for (size_t j = 0; j < kernel->n_sources; j++)
       if (string_equal(kernel->sources[j].path, file->path) &&
           memmem(file->bytes, file->size, word, strlen(word)))
         return true;
-    }
   }
   return false;
 }
@@ -207,10 +204,9 @@ struct values {
 };
 
 static void values_add(struct values *values, struct value value) {
-  for (size_t i = 0; i < values->n; i++) {
+  for (size_t i = 0; i < values->n; i++)
     if (value_equal(values->values[i], value))
       return;
-  }
   if (values->n < VALUES_MAX)
     values->values[values->n++] = value;
 }
@@ -231,10 +227,9 @@ struct geometry {
 };
 
 static void geometry_release(struct geometry *geometry) {
-  for (size_t i = 0; i < geometry->n_exprs; i++) {
+  for (size_t i = 0; i < geometry->n_exprs; i++)
     if (geometry->exprs[i])
       expr_free(geometry->exprs[i]);
-  }
   free(geometry->first);
 }
 
@@ -441,7 +436,7 @@ bool knob_hints_find(const struct knob_question *question, struct review_finding
                      struct error *error) {
   const struct kernel_folder *folder = question->folder;
   const struct space *space = folder->space;
-  __attribute__((cleanup(geometry_release))) struct geometry geometry = {0};
+  cleanup_by(geometry_release) struct geometry geometry = {0};
   cleanup_free struct values *values = xcalloc(space->n_parameters, sizeof *values);
   bool walked = false;
   geometry_make(question, &geometry);

@@ -242,11 +242,11 @@ static void print_text(const struct subject *subject, const struct occupancy *oc
 }
 
 static int command_occupancy(struct options *options) {
-  __attribute__((cleanup(subject_release))) struct subject subject = {0};
+  cleanup_by(subject_release) struct subject subject = {0};
   bool as_json = option_flag(options, "json");
   struct error error;
   if (!subject_load(options, &subject, &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_fail(EXIT_USAGE, &error);
   if (!workgroup_fits(subject.target, &subject.workgroup, &error)) {
     cleanup_json json_t *json = subject_to_json(&subject);
     json_put(json, "fits", json_false());

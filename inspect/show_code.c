@@ -21,100 +21,87 @@ struct found {
 static void found_release(struct found *found) { free(found->bytes); }
 
 /* Gets a blob and checks its digest. */
-static int blob_get(struct http_client *client, const char *digest, struct found *ret) {
+static void blob_get(struct http_client *client, const char *digest, struct found *ret) {
   struct digest wanted;
   cleanup_http_response struct http_response response = {0};
   if (!digest_parse(digest, &wanted))
-    return cli_refuse(EXIT_REFUSED, "the server names a blob by \"%.80s\", which is not a digest",
-                      digest);
+    cli_refuse(EXIT_REFUSED, "the server names a blob by \"%.80s\", which is not a digest", digest);
 
   cleanup_free char *path = xasprintf("/v1/blobs/%s", digest);
   struct http_request request = {.method = "GET", .path = path};
-  int code = cli_send(client, &request, &response);
-  if (code != EXIT_OK)
-    return code;
+  cli_send(client, &request, &response);
   if (response.status != 200)
-    return cli_refused(&response, digest);
+    cli_refused(&response, digest);
 
   struct digest actual = digest_of(response.body, response.size);
   if (!digest_equal(&actual, &wanted))
-    return cli_refuse(EXIT_REFUSED, "the server sent other bytes than those of %s", digest);
+    cli_refuse(EXIT_REFUSED, "the server sent other bytes than those of %s", digest);
 
   digest_format(&wanted, ret->digest);
   ret->bytes = TAKE(response.body);
   ret->size = response.size;
-  return EXIT_OK;
 }
 
 /* The text that the build has; for assembly, else the object itself. */
-static int find_in_build(struct http_client *client, const json_t *job, bool wants_asm,
-                         struct found *ret) {
+static void find_in_build(struct http_client *client, const json_t *job, bool wants_asm,
+                          struct found *ret) {
   cleanup_free char *kernel_path = xasprintf("/v1/kernels/%s", cli_member(job, "kernel"));
   cleanup_free char *build_path = xasprintf("%s/builds/%s", kernel_path, cli_member(job, "build"));
-  cleanup_json json_t *answer = NULL, *json = NULL;
+  cleanup_json json_t *answer = cli_get(client, kernel_path), *json = cli_get(client, build_path);
   cleanup_kernel struct kernel *kernel = NULL;
   cleanup_build struct build *build = NULL;
   struct error error;
-  int code = cli_call(client, "GET", kernel_path, NULL, &answer);
-  if (code == EXIT_OK)
-    code = cli_call(client, "GET", build_path, NULL, &json);
-  if (code != EXIT_OK)
-    return code;
   if (!kernel_parse(json_object_get(answer, "manifest"), &kernel, &error) ||
       !build_parse(json, kernel, &build, &error)) {
-    error_prefix(&error, "the server's build is not one this program understands: ");
-    return cli_fail(EXIT_REFUSED, &error);
+    cli_fail_in(EXIT_REFUSED, &error, "the server's build is not one this program understands: ");
   }
 
   /* The winner's config in the variant that the job's key chooses. */
   cleanup_key struct key key = {0};
-  size_t variant, i;
-  if (!key_parse(json_object_get(job, "key"), (const char *const *)kernel->key_names,
-                 kernel->n_key_names, &key, &error) ||
+  size_t variant;
+  if (!key_parse(json_object_get(job, "key"), KEY_NAMES(kernel), &key, &error) ||
       !build_variant(build, &key, &variant, &error))
-    return cli_fail(EXIT_FAILED, &error);
+    cli_fail(EXIT_FAILED, &error);
 
   const json_t *chosen = json_array_get(json_object_get(build->json, "variants"), variant),
                *config = json_object_get(json_object_get(job, "winner"), "config_values"),
-               *object = NULL, *candidate;
-  json_array_foreach (json_object_get(chosen, "objects"), i, candidate) {
+               *object = NULL;
+  json_elements (json_object_get(chosen, "objects"), i, candidate) {
     if (json_equal(json_object_get(candidate, "config"), config))
       object = candidate;
   }
 
   if (!object)
-    return cli_refuse(EXIT_FAILED, "the build has no object for the winner's config");
+    cli_refuse(EXIT_FAILED, "the build has no object for the winner's config");
 
   const json_t *files = json_object_get(json_object_get(object, "metadata"), "files");
   const char *file = cli_member(files, wants_asm ? "amdgcn" : "ttgir");
   if (!file[0] && !wants_asm)
-    return cli_refuse(EXIT_FAILED, "build %s keeps no TTGIR beside its objects",
-                      cli_member(job, "build"));
+    cli_refuse(EXIT_FAILED, "build %s keeps no TTGIR beside its objects", cli_member(job, "build"));
 
   ret->is_code = !file[0];
-  return blob_get(client, file[0] ? file : cli_member(object, "digest"), ret);
+  blob_get(client, file[0] ? file : cli_member(object, "digest"), ret);
 }
 
 /* The object that an agent stored with a measurement of the winner in the final. */
-static int find_in_winner(struct http_client *client, const json_t *job, bool wants_asm,
-                          struct found *ret) {
-  const json_t *winner = json_object_get(job, "winner"), *row;
-  size_t i;
+static void find_in_winner(struct http_client *client, const json_t *job, bool wants_asm,
+                           struct found *ret) {
+  const json_t *winner = json_object_get(job, "winner");
   if (!wants_asm)
-    return cli_refuse(EXIT_FAILED, "job %s has no build: only kernels in triton have TTGIR",
-                      cli_member(job, "job"));
+    cli_refuse(EXIT_FAILED, "job %s has no build: only kernels in triton have TTGIR",
+               cli_member(job, "job"));
 
-  json_array_foreach (json_object_get(winner, "resources"), i, row) {
+  json_elements (json_object_get(winner, "resources"), i, row) {
     if (!json_equal(json_object_get(row, "config"), json_object_get(winner, "config")) ||
         !cli_member(row, "object")[0])
       continue;
     ret->is_code = true;
-    return blob_get(client, cli_member(row, "object"), ret);
+    blob_get(client, cli_member(row, "object"), ret);
+    return;
   }
 
-  return cli_refuse(EXIT_FAILED,
-                    "no agent stored the winner's code with its measurements of job %s",
-                    cli_member(job, "job"));
+  cli_refuse(EXIT_FAILED, "no agent stored the winner's code with its measurements of job %s",
+             cli_member(job, "job"));
 }
 
 /* The text is untrusted: it must not drive a terminal. */
@@ -147,24 +134,20 @@ static json_t *review_json(const struct found *found, bool wants_asm) {
   return functions;
 }
 
-int inspect_print_code(struct http_client *client, const json_t *job, bool wants_asm,
-                       bool as_json) {
-  __attribute__((cleanup(found_release))) struct found found = {0};
+void inspect_print_code(struct http_client *client, const json_t *job, bool wants_asm,
+                        bool as_json) {
+  cleanup_by(found_release) struct found found = {0};
   const json_t *winner = json_object_get(job, "winner");
   struct error error;
   if (!json_is_object(winner))
-    return cli_refuse(EXIT_FAILED, "job %s has no winner whose code could be shown; it is %s",
-                      cli_member(job, "job"), cli_member(job, "state"));
+    cli_refuse(EXIT_FAILED, "job %s has no winner whose code could be shown; it is %s",
+               cli_member(job, "job"), cli_member(job, "state"));
 
-  int code = cli_member(job, "build")[0] ? find_in_build(client, job, wants_asm, &found)
-                                         : find_in_winner(client, job, wants_asm, &found);
-  if (code != EXIT_OK)
-    return code;
-
+  (cli_member(job, "build")[0] ? find_in_build : find_in_winner)(client, job, wants_asm, &found);
   if (found.is_code) {
     char *text = NULL;
     if (!disassemble(found.bytes, found.size, &text, &error))
-      return cli_fail(EXIT_FAILED, &error);
+      cli_fail(EXIT_FAILED, &error);
     free(found.bytes);
     found.bytes = text;
     found.size = strlen(text);
@@ -172,14 +155,14 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
 
   if (!as_json) {
     text_print(found.bytes, found.size);
-    return EXIT_OK;
+    return;
   }
 
   json_t *text = json_stringn(found.bytes, found.size);
   if (!text)
-    return cli_refuse(EXIT_FAILED,
-                      "%s is no UTF-8 text; without --json it is printed as far as it is text",
-                      found.digest);
+    cli_refuse(EXIT_FAILED,
+               "%s is no UTF-8 text; without --json it is printed as far as it is text",
+               found.digest);
 
   cleanup_json json_t *answer =
       json_pack("{s:s, s:O, s:O, s:s, s:b, s:o, s:o}", "job", cli_member(job, "job"), "config",
@@ -188,6 +171,4 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
                 found.is_code, "text", text, "review", review_json(&found, wants_asm));
   ALWAYS(answer != NULL);
   cli_print_json(answer);
-
-  return EXIT_OK;
 }

@@ -20,7 +20,7 @@ struct measured_config {
   uint64_t config; /* its ordinal where it was measured */
   json_t *values;
   bool has_failed; /* in one of its measurements */
-  size_t n, capacity;
+  size_t n;
   double *ratios; /* of each correct measurement */
   double ratio;   /* their median; INFINITY when it has failed */
 };
@@ -30,7 +30,7 @@ struct measured_config {
 struct landscape {
   char *kernel;
   json_t *key;
-  size_t n, capacity;
+  size_t n;
   struct measured_config *configs;
   json_t *places; /* of configs: {"17": 0} while rows are added */
   int64_t baseline;
@@ -41,7 +41,7 @@ struct landscape {
 };
 
 struct landscapes {
-  size_t n, capacity;
+  size_t n;
   struct landscape *all;
   json_t *places; /* by kernel and key */
 };
@@ -83,8 +83,7 @@ static struct landscape *landscapes_get(struct landscapes *landscapes, const cha
   cleanup_free char *name = xasprintf("%s %s", kernel, key_text);
   size_t place = place_of(&landscapes->places, name);
   if (place == landscapes->n) {
-    GROW(landscapes->all, landscapes->n, landscapes->capacity);
-    landscapes->all[landscapes->n++] = (struct landscape){
+    *APPEND(landscapes->all, landscapes->n) = (struct landscape){
         .kernel = xstrdup(kernel), .key = json_incref((json_t *)key), .baseline = -1};
   }
   return &landscapes->all[place];
@@ -92,13 +91,12 @@ static struct landscape *landscapes_get(struct landscapes *landscapes, const cha
 
 static bool times_read(const json_t *row, const char *name, size_t *ret_n, double **ret_times,
                        struct error *error) {
-  json_t *array, *element;
-  size_t i;
+  json_t *array;
   if (!json_get_array(row, "", name, JSON_REQUIRED, &array, error))
     return false;
 
   cleanup_free double *times = xcalloc(json_array_size(array), sizeof *times);
-  json_array_foreach (array, i, element) {
+  json_elements (array, i, element) {
     times[i] = json_number_value(element);
     if (!(times[i] >= VERDICT_US_MIN && times[i] <= VERDICT_US_MAX))
       return error_set(error, "element %zu of \"%s\" is not a time in microseconds", i, name);
@@ -117,11 +115,8 @@ static bool landscape_add(struct landscape *landscape, uint64_t config, const js
   const char *outcome_text;
   if (!json_get_string(row, "", "outcome", JSON_REQUIRED, &outcome_text, error))
     return false;
-  if (!outcome_parse(outcome_text, &outcome)) {
-    char shown[NAME_TEXT_SIZE];
-    return error_set(error, "\"%s\" is not an outcome",
-                     name_cut(outcome_text, strlen(outcome_text), shown));
-  }
+  if (!outcome_parse(outcome_text, &outcome))
+    return error_set(error, "\"%s\" is not an outcome", NAME_CUT(outcome_text));
 
   double ratio = INFINITY;
   if (outcome == OUTCOME_CORRECT) {
@@ -141,8 +136,7 @@ static bool landscape_add(struct landscape *landscape, uint64_t config, const js
   cleanup_free char *name = xasprintf("%" PRIu64, config);
   size_t place = place_of(&landscape->places, name);
   if (place == landscape->n) {
-    GROW(landscape->configs, landscape->n, landscape->capacity);
-    landscape->configs[landscape->n++] =
+    *APPEND(landscape->configs, landscape->n) =
         (struct measured_config){.config = config, .values = json_incref((json_t *)values)};
   }
 
@@ -153,10 +147,8 @@ static bool landscape_add(struct landscape *landscape, uint64_t config, const js
                      "spaces; keep those of one",
                      name);
 
-  if (outcome == OUTCOME_CORRECT) {
-    GROW(measured->ratios, measured->n, measured->capacity);
-    measured->ratios[measured->n++] = ratio;
-  }
+  if (outcome == OUTCOME_CORRECT)
+    *APPEND(measured->ratios, measured->n) = ratio;
 
   measured->has_failed |= outcome != OUTCOME_CORRECT;
   return true;
@@ -397,10 +389,9 @@ static bool simulate(struct simulation *simulation, struct landscapes *landscape
       simulation->counts[simulation->n_counts++] = count;
     simulation->counts[simulation->n_counts++] = trials;
 
-    for (size_t j = 0; j < simulation->n_strategies; j++) {
+    for (size_t j = 0; j < simulation->n_strategies; j++)
       if (!strategy_replay(simulation, landscape, simulation->strategies[j], &replayed[j], error))
         return false;
-    }
     if (ret_keys) {
       json_push(ret_keys, landscape_to_json(simulation, landscape, replayed));
     } else {
@@ -416,19 +407,17 @@ static bool simulate(struct simulation *simulation, struct landscapes *landscape
 static bool job_rows_add(struct landscapes *landscapes, const json_t *job, const json_t *rows,
                          struct error *error) {
   cleanup_space struct space *space = NULL;
-  json_t *key = NULL, *row;
-  size_t index;
+  json_t *key = NULL;
   if (!json_get_object(job, "", "key", JSON_REQUIRED, &key, error) ||
       !space_parse(json_object_get(job, "space"), &space, error))
     return false;
 
   struct landscape *landscape = landscapes_get(landscapes, cli_member(job, "name"), key);
-  landscape->baseline = json_integer_value(json_object_get(job, "baseline"));
-  json_array_foreach (rows, index, row) {
+  landscape->baseline = cli_integer(job, "baseline");
+  json_elements (rows, index, row) {
     int64_t config;
     /* The job does not count these either. */
-    if (json_is_true(json_object_get(row, "late")) ||
-        json_is_true(json_object_get(row, "quarantined")))
+    if (json_flag(row, "late") || json_flag(row, "quarantined"))
       continue;
     if (!json_get_integer(row, "", "config", JSON_REQUIRED, 0, (int64_t)space->raw_count - 1,
                           &config, error))
@@ -442,70 +431,59 @@ static bool job_rows_add(struct landscapes *landscapes, const json_t *job, const
 }
 
 /* Reads the measurements of a job from the server. */
-static int job_read(struct http_client *client, const char *id, struct landscapes *landscapes) {
+static void job_read(struct http_client *client, const char *id, struct landscapes *landscapes) {
   cleanup_free char *escaped = http_escape(id);
   cleanup_free char *path = xasprintf("/v1/jobs/%s", escaped);
   cleanup_free char *rows_path = xasprintf("/v1/jobs/%s/measurements", escaped);
-  cleanup_json json_t *job = NULL, *rows = NULL;
+  cleanup_json json_t *job = cli_get(client, path), *rows = cli_list(client, rows_path);
   struct error error;
-  int code = cli_call(client, "GET", path, NULL, &job);
-  if (code == EXIT_OK)
-    code = cli_list(client, rows_path, &rows);
-  if (code != EXIT_OK)
-    return code;
-
   if (!job_rows_add(landscapes, job, rows, &error)) {
-    error_prefix(&error, "the server's job %s is not one this program understands: ", id);
-    return cli_fail(EXIT_REFUSED, &error);
+    cli_fail_in(EXIT_REFUSED, &error,
+                "the server's job %s is not one this program understands: ", id);
   }
 
-  if (landscapes->all[0].n > 0)
-    return EXIT_OK;
-
-  return cli_refuse(EXIT_FAILED,
-                    "no config of job %s was measured yet; `wavetune show %s` prints its state", id,
-                    id);
+  if (!landscapes->all[0].n)
+    cli_refuse(EXIT_FAILED,
+               "no config of job %s was measured yet; `wavetune show %s` prints its state", id, id);
 }
 
-static int landscapes_load(const struct options *options, struct landscapes *landscapes) {
+static void landscapes_load(const struct options *options, struct landscapes *landscapes) {
   char *const *arguments;
   struct error error;
   const char *job = option_text(options, "job");
   size_t n = options_arguments(options, &arguments);
   if (n + (job != NULL) != 1)
-    return cli_refuse(
+    cli_refuse(
         EXIT_USAGE,
         "name one file that `wavetune-agent tune --samples FILE` wrote, or --job and a job's id");
 
-  if (!job)
-    return landscapes_read(arguments[0], landscapes, &error) ? EXIT_OK
-                                                             : cli_fail(EXIT_USAGE, &error);
-
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  return client ? job_read(client, job, landscapes) : EXIT_USAGE;
+  if (job) {
+    cleanup_http_client struct http_client *client = cli_connect(options);
+    job_read(client, job, landscapes);
+  } else if (!landscapes_read(arguments[0], landscapes, &error)) {
+    cli_fail(EXIT_USAGE, &error);
+  }
 }
 
 static int command_simulate(struct options *options) {
   struct simulation simulation = {.seed = (uint64_t)option_integer(options, "seed"),
                                   .repeat = option_integer(options, "repeat"),
                                   .trials = (uint64_t)option_integer(options, "trials")};
-  __attribute__((cleanup(landscapes_release))) struct landscapes landscapes = {0};
+  cleanup_by(landscapes_release) struct landscapes landscapes = {0};
   cleanup_json json_t *keys = option_flag(options, "json") ? json_array() : NULL;
   struct error error;
   const char *strategy = option_text(options, "strategy");
   if (strategy && !search_strategy_parse(strategy, &simulation.strategies[0]))
-    return cli_refuse(EXIT_USAGE, "--strategy must be random, descent or evolution, not \"%.64s\"",
-                      strategy);
+    cli_refuse(EXIT_USAGE, "--strategy must be random, descent or evolution, not \"%.64s\"",
+               strategy);
 
   simulation.n_strategies = strategy ? 1 : SEARCH_STRATEGY_COUNT;
   for (size_t i = 0; !strategy && i < SEARCH_STRATEGY_COUNT; i++)
     simulation.strategies[i] = (enum search_strategy)i;
 
-  int code = landscapes_load(options, &landscapes);
-  if (code != EXIT_OK)
-    return code;
+  landscapes_load(options, &landscapes);
   if (!simulate(&simulation, &landscapes, keys, &error))
-    return cli_fail(EXIT_FAILED, &error);
+    cli_fail(EXIT_FAILED, &error);
   if (keys) {
     cleanup_json json_t *answer =
         json_pack("{s:I, s:I, s:O}", "repeat", (json_int_t)simulation.repeat, "seed",

@@ -76,20 +76,18 @@ struct span ttgir_layout_kind(struct span text) {
   struct span name = span_without(text, "#"), number = name;
   name.length = span_run(name, LOWER_CASE "_");
   number = span_skip(number, name.length);
-  for (size_t i = 0; span_run(number, DIGITS) == number.length && i < ARRAY_LENGTH(aliases); i++) {
+  for (size_t i = 0; span_run(number, DIGITS) == number.length && i < ARRAY_LENGTH(aliases); i++)
     if (span_is(name, aliases[i]))
       return name;
-  }
 
   return (struct span){0};
 }
 
 /* The text that an encoding is an alias of, or its own. */
 static struct span layout_of(const struct ttgir_layouts *layouts, struct span encoding) {
-  for (size_t i = 0; encoding.text && i < layouts->n; i++) {
+  for (size_t i = 0; encoding.text && i < layouts->n; i++)
     if (span_equal(layouts->names[i], encoding))
       return layouts->texts[i];
-  }
   return encoding;
 }
 
@@ -188,10 +186,9 @@ static bool blocked_distribution(struct span layout, const int64_t *shape, size_
                         &length) ||
         length != n)
       return false;
-    for (size_t d = 0; d < n; d++) {
+    for (size_t d = 0; d < n; d++)
       if (i < 3 ? lists[i][d] < 1 || lists[i][d] > 1 << 20 : lists[i][d] >= (int64_t)n)
         return false;
-    }
   }
 
   /* Counts are powers of two; the dimension that `order` names first varies fastest. */

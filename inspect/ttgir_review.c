@@ -102,10 +102,9 @@ static struct span name_at(struct span text) {
 static struct span operand_of(struct line line, size_t i) {
   const char *end = line.text.text + line.text.length,
              *at = line.operation.text + line.operation.length;
-  for (; at < end && *at != ':'; at++) {
+  for (; at < end && *at != ':'; at++)
     if (*at == '%' && i-- == 0)
       return name_at((struct span){at, (size_t)(end - at)});
-  }
   return (struct span){0};
 }
 

@@ -85,7 +85,7 @@ must_check bool ttgir_review_make(const char *text, size_t size, struct ttgir_re
                                   struct error *error);
 void ttgir_review_free(struct ttgir_review *review);
 DEFINE_CLEANUP(struct ttgir_review *, cleanup_ttgir_review_free, ttgir_review_free)
-#define cleanup_ttgir_review __attribute__((cleanup(cleanup_ttgir_review_free)))
+#define cleanup_ttgir_review cleanup_by(cleanup_ttgir_review_free)
 
 must_check json_t *ttgir_review_to_json(const struct ttgir_review *review);
 void ttgir_review_print(const struct ttgir_review *review, FILE *out);

@@ -74,10 +74,9 @@ static bool sizes_parse(const char *option, const char *text, size_t n_min, size
 static bool gpu_find(const char *text, struct machine *machine, struct error *error) {
   static const char *const makers[] = {"AMD Instinct ", "AMD ", "Instinct ", "NVIDIA "};
   const char *names[ARRAY_LENGTH(gpus)], *name = text;
-  for (size_t i = 0; i < ARRAY_LENGTH(makers); i++) {
+  for (size_t i = 0; i < ARRAY_LENGTH(makers); i++)
     if (strncasecmp(name, makers[i], strlen(makers[i])) == 0)
       name += strlen(makers[i]);
-  }
 
   for (size_t i = 0; i < ARRAY_LENGTH(gpus); i++) {
     names[i] = gpus[i].name;
@@ -88,9 +87,7 @@ static bool gpu_find(const char *text, struct machine *machine, struct error *er
     return true;
   }
 
-  char cut[NAME_TEXT_SIZE];
-  error_set(error, "the compute units of \"%s\" are not known; give --cus",
-            name_cut(text, strlen(text), cut));
+  error_set(error, "the compute units of \"%s\" are not known; give --cus", NAME_CUT(text));
   error_suggest(error, name, names, ARRAY_LENGTH(names));
 
   return false;
@@ -215,12 +212,12 @@ static int command_utilization(struct options *options) {
   enum dtype dtype;
   struct error error;
   if (dtype_text && !dtype_parse(dtype_text, &dtype))
-    return cli_refuse(
-        EXIT_USAGE, "--dtype \"%s\" is not known; known ones are float16 and float32, among others",
-        dtype_text);
+    cli_refuse(EXIT_USAGE,
+               "--dtype \"%s\" is not known; known ones are float16 and float32, among others",
+               dtype_text);
 
   if (!machine_load(options, &machine, &error) || !rows_load(options, &rows, &n, &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_fail(EXIT_USAGE, &error);
 
   int64_t element_bytes = dtype_text ? (int64_t)dtype_size(dtype) : 0;
   struct review_findings findings = {0};

@@ -122,7 +122,7 @@ char *devices_absent(const struct devices *devices) {
   return text;
 }
 
-static void text_replace(char **text, const char *with) {
+static void text_set(char **text, const char *with) {
   if (!with)
     return;
   free(*text);
@@ -134,8 +134,8 @@ void devices_set_python(struct devices *devices, const struct python_versions *v
     struct device_seen *device = &devices->seen[i];
     if (string_equal(device->backend, "cpu"))
       continue;
-    text_replace(&device->environment.torch, versions->torch);
-    text_replace(&device->environment.triton, versions->triton);
+    text_set(&device->environment.torch, versions->torch);
+    text_set(&device->environment.triton, versions->triton);
     ALWAYS(json_object_set_new(device->json, "environment",
                                environment_to_json(&device->environment)) == 0);
   }

@@ -60,6 +60,19 @@ char *xasprintf(const char *format, ...) {
   return text;
 }
 
+void text_append(char **text, const char *format, ...) {
+  char *more = NULL;
+  va_list arguments;
+  va_start(arguments, format);
+  ALWAYS(vasprintf(&more, format, arguments) >= 0);
+  va_end(arguments);
+
+  char *before = *text;
+  *text = xasprintf("%s%s", before, more);
+  free(before);
+  free(more);
+}
+
 void *xmemdup(const void *bytes, size_t size) {
   void *copy = xmalloc(size);
   if (size)

@@ -39,6 +39,9 @@
       function(*pointer_);                                                                         \
   }
 
+/* `cleanup_by(NAME) TYPE variable`: calls NAME with the variable's address when its scope ends. */
+#define cleanup_by(function) __attribute__((cleanup(function)))
+
 static inline void cleanup_free_pointer(void *pointer_) { free(*(void **)pointer_); }
 #define cleanup_free __attribute__((cleanup(cleanup_free_pointer)))
 
@@ -80,6 +83,9 @@ must_check char *xstrndup(const char *text, size_t length);
 must_check char *xasprintf(const char *format, ...) printf_like(1, 2);
 must_check void *xmemdup(const void *bytes, size_t size);
 
+/* Appends to *text, which the caller owns. */
+void text_append(char **text, const char *format, ...) printf_like(2, 3);
+
 /* Grows `array` (of `capacity` elements) so that one can be appended to its first `length`. */
 #define GROW(array, length, capacity)                                                              \
   do {                                                                                             \
@@ -112,6 +118,13 @@ static inline bool string_starts(const char *text, const char *prefix) {
 static inline bool string_ends(const char *text, const char *end) {
   size_t length = strlen(text), size = strlen(end);
   return length > size && strcmp(text + length - size, end) == 0;
+}
+
+/* Replaces each of the characters `from`. Returns text. */
+static inline char *text_replace(char *text, const char *from, char to) {
+  for (char *c = text; *c; c++)
+    *c = strchr(from, *c) ? to : *c;
+  return text;
 }
 
 /* Monotonic time since an arbitrary start, for durations and deadlines on this machine. */

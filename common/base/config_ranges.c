@@ -49,13 +49,10 @@ bool config_ranges_from_json(const json_t *json, struct config_ranges *ret_range
 
   cleanup_config_ranges struct config_ranges ranges = {0};
   uint64_t least = 0;
-  size_t index;
-  const json_t *pair;
-  json_array_foreach (json, index, pair) {
+  json_elements (json, index, pair) {
     const json_t *first = json_array_get(pair, 0), *count = json_array_get(pair, 1);
     json_int_t from = json_integer_value(first), n = json_integer_value(count);
-    char at[JSON_POINTER_SIZE];
-    json_pointer_index(at, sizeof at, "", index);
+    const char *at = POINTER_INDEX("", index);
 
     if (json_array_size(pair) != 2 || !json_is_integer(first) || !json_is_integer(count))
       return error_at(error, at, "a range of configs must be [first, count], two integers");

@@ -28,6 +28,6 @@ must_check bool config_ranges_from_json(const json_t *json, struct config_ranges
                                         struct error *error);
 
 void config_ranges_release(struct config_ranges *ranges);
-#define cleanup_config_ranges __attribute__((cleanup(config_ranges_release)))
+#define cleanup_config_ranges cleanup_by(config_ranges_release)
 
 #endif

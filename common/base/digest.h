@@ -22,6 +22,8 @@ struct digest digest_keyed(const uint8_t *key, size_t key_size, const void *mess
 
 /* Writes "sha256:…" to text and returns text. */
 char *digest_format(const struct digest *digest, char text[DIGEST_TEXT_SIZE]);
+/* The text in memory of the block that has the expression. */
+#define DIGEST_TEXT(digest) digest_format((digest), (char[DIGEST_TEXT_SIZE]){0})
 
 /* Accepts exactly "sha256:" + 64 lower-case hex digits. */
 must_check bool digest_parse(const char *text, struct digest *ret_digest);

@@ -171,7 +171,6 @@ const char *name_nearest(const char *name, const char *const *names, size_t n_na
 
 void error_suggest(struct error *error, const char *name, const char *const *names,
                    size_t n_names) {
-  char text[NAME_TEXT_SIZE];
   const char *nearest = name_nearest(name, names, n_names);
   if (nearest) {
     error_append(error, "; did you mean \"%s\"?", nearest);
@@ -179,7 +178,7 @@ void error_suggest(struct error *error, const char *name, const char *const *nam
   }
 
   for (size_t i = 0; i < n_names && i < SUGGESTED_MAX; i++)
-    error_append(error, "%s%s", i ? ", " : "; known: ", name_cut(names[i], strlen(names[i]), text));
+    error_append(error, "%s%s", i ? ", " : "; known: ", NAME_CUT(names[i]));
   if (n_names > SUGGESTED_MAX)
     error_append(error, ", …");
 }

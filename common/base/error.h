@@ -88,10 +88,12 @@ size_t utf8_cut(const char *text, size_t length, size_t most);
  * it is longer. Returns text. */
 #define NAME_TEXT_SIZE 64
 char *name_cut(const char *name, size_t length, char text[NAME_TEXT_SIZE]);
+/* The same in memory of the block that has the expression. */
+#define NAME_CUT_OF(name, length) name_cut((name), (length), (char[NAME_TEXT_SIZE]){0})
+#define NAME_CUT(name) NAME_CUT_OF((name), strlen(name))
 
 /* A copy of a text from a file, for messages and JSON: each byte that is not printable ASCII
- * becomes
- * '?'. Owned by the caller. */
+ * becomes '?'. Owned by the caller. */
 must_check char *name_plain(const char *text, size_t length);
 
 /* The one of `names` with the fewest edits from `name` (a change of case counts half); NULL if each

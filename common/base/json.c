@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 
 #include "common/base/file.h"
 
@@ -102,6 +103,14 @@ char *json_pointer_index(char *text, size_t size, const char *pointer, size_t in
   return text;
 }
 
+char *json_pointer_format(char text[JSON_POINTER_SIZE], const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, JSON_POINTER_SIZE, format, arguments);
+  va_end(arguments);
+  return text;
+}
+
 const char *json_type_name(const json_t *value) {
   static const char *const names[] = {
       [JSON_OBJECT] = "an object",   [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
@@ -112,18 +121,16 @@ const char *json_type_name(const json_t *value) {
 
 bool json_get(const json_t *object, const char *pointer, const char *name,
               struct json_wanted wanted, json_t **ret, struct error *error) {
-  char at[JSON_POINTER_SIZE];
   json_t *value = json_object_get(object, name);
 
   if (json_is_null(value) && wanted.presence != JSON_NOT_NULL)
     value = NULL;
 
   if (!value && wanted.presence == JSON_REQUIRED)
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-                    "member \"%s\" is missing", name);
+    return error_at(error, POINTER_MEMBER(pointer, name), "member \"%s\" is missing", name);
   if (value && !(wanted.types & JSON_TYPE(json_typeof(value))))
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-                    "\"%s\" must be %s, not %s", name, wanted.name, json_type_name(value));
+    return error_at(error, POINTER_MEMBER(pointer, name), "\"%s\" must be %s, not %s", name,
+                    wanted.name, json_type_name(value));
   if (value)
     *ret = value;
   return true;
@@ -164,10 +171,8 @@ bool json_get_integer(const json_t *object, const char *pointer, const char *nam
 
   int64_t integer = json_integer_value(value);
   if (integer < min || integer > max) {
-    char at[JSON_POINTER_SIZE];
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-                    "\"%s\" is %lld; it must be %lld to %lld", name, (long long)integer,
-                    (long long)min, (long long)max);
+    return error_at(error, POINTER_MEMBER(pointer, name), "\"%s\" is %lld; it must be %lld to %lld",
+                    name, (long long)integer, (long long)min, (long long)max);
   }
 
   *ret = integer;
@@ -199,13 +204,12 @@ bool json_get_bool(const json_t *object, const char *pointer, const char *name,
 
 bool json_get_digest(const json_t *object, const char *pointer, const char *name,
                      enum json_presence presence, struct digest *ret, struct error *error) {
-  char at[JSON_POINTER_SIZE];
   const char *text = NULL;
   if (!json_get_string(object, pointer, name, presence, &text, error))
     return false;
 
   return !text || digest_parse(text, ret) ||
-         error_at(error, json_pointer_member(at, sizeof at, pointer, name),
+         error_at(error, POINTER_MEMBER(pointer, name),
                   "\"%s\" must be \"sha256:\" and 64 lower-case hexadecimal digits", name);
 }
 
@@ -214,17 +218,13 @@ bool json_only_members(const json_t *value, const char *pointer, const char *con
   if (!json_is_object(value))
     return error_at(error, pointer, "must be an object, not %s", json_type_name(value));
 
-  const char *name;
-  json_t *member;
-  json_object_foreach ((json_t *)value, name, member) {
+  json_members (value, name, member) {
     const char *const *known = names;
-    char at[JSON_POINTER_SIZE];
 
-    while (*known && strcmp(*known, name) != 0)
+    while (*known && !string_equal(*known, name))
       known++;
     if (!*known)
-      return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-                      "unknown member \"%.64s\"", name);
+      return error_at(error, POINTER_MEMBER(pointer, name), "unknown member \"%.64s\"", name);
   }
   return true;
 }
@@ -236,10 +236,7 @@ json_t *json_numbers(const double *numbers, size_t n) {
   return array;
 }
 
-json_t *json_digest_text(const struct digest *digest) {
-  char text[DIGEST_TEXT_SIZE];
-  return json_string(digest_format(digest, text));
-}
+json_t *json_digest_text(const struct digest *digest) { return json_string(DIGEST_TEXT(digest)); }
 
 bool json_can_hold(const char *text) {
   cleanup_json json_t *string = json_string(text);
@@ -250,9 +247,7 @@ char *json_texts_join(const json_t *texts, const char *separator) {
   char *joined = xstrdup("");
   for (size_t i = 0; i < json_array_size(texts); i++) {
     const char *text = json_string_value(json_array_get(texts, i));
-    char *longer = xasprintf("%s%s%s", joined, i ? separator : "", text ? text : "");
-    free(joined);
-    joined = longer;
+    text_append(&joined, "%s%s", i ? separator : "", text ? text : "");
   }
   return joined;
 }
@@ -362,10 +357,8 @@ static void object_write(FILE *out, const json_t *object) {
   size_t n = json_object_size(object), filled = 0;
   cleanup_free struct member *many = n > ARRAY_LENGTH(few) ? xcalloc(n, sizeof *many) : NULL;
   struct member *members = many ? many : few;
-  const char *name;
-  json_t *value;
 
-  json_object_foreach ((json_t *)object, name, value)
+  json_members (object, name, value)
     members[filled++] = (struct member){name, value};
   qsort(members, n, sizeof *members, members_compare);
 
@@ -382,8 +375,6 @@ static void object_write(FILE *out, const json_t *object) {
 
 void json_canonical_write(FILE *out, const json_t *value) {
   char number[FLOAT_TEXT_SIZE];
-  size_t index;
-  json_t *element;
 
   switch (json_typeof(value)) {
   case JSON_OBJECT:
@@ -391,7 +382,7 @@ void json_canonical_write(FILE *out, const json_t *value) {
     break;
   case JSON_ARRAY:
     putc_unlocked('[', out);
-    json_array_foreach (value, index, element) {
+    json_elements (value, index, element) {
       if (index)
         putc_unlocked(',', out);
       json_canonical_write(out, element);

@@ -18,7 +18,7 @@
 #define JSON_DEPTH_MAX 32
 
 static inline void cleanup_json_decref(json_t **value) { json_decref(*value); }
-#define cleanup_json __attribute__((cleanup(cleanup_json_decref)))
+#define cleanup_json cleanup_by(cleanup_json_decref)
 
 /* What parsing a text takes, estimated without parsing it: bytes of memory, and nested arrays and
  * objects. For a text that is not JSON it means nothing. Stops where the memory exceeds `most`. */
@@ -99,6 +99,15 @@ must_check bool json_can_hold(const char *text);
 char *json_pointer_member(char *text, size_t size, const char *pointer, const char *name);
 char *json_pointer_index(char *text, size_t size, const char *pointer, size_t index);
 #define JSON_POINTER_SIZE 192
+/* The pointers in memory of the block that has the expression. */
+#define POINTER_MEMBER(pointer, name)                                                              \
+  json_pointer_member((char[JSON_POINTER_SIZE]){0}, JSON_POINTER_SIZE, (pointer), (name))
+#define POINTER_INDEX(pointer, index)                                                              \
+  json_pointer_index((char[JSON_POINTER_SIZE]){0}, JSON_POINTER_SIZE, (pointer), (index))
+
+/* A pointer by a printf format. */
+char *json_pointer_format(char text[JSON_POINTER_SIZE], const char *format, ...) printf_like(2, 3);
+#define POINTER(...) json_pointer_format((char[JSON_POINTER_SIZE]){0}, __VA_ARGS__)
 
 /* Add a value and take ownership of it. Abort when it is NULL: out of memory, or not UTF-8. */
 static inline void json_put(json_t *object, const char *name, json_t *value) {
@@ -106,6 +115,43 @@ static inline void json_put(json_t *object, const char *name, json_t *value) {
 }
 static inline void json_push(json_t *array, json_t *value) {
   ALWAYS(json_array_append_new(array, value) == 0);
+}
+
+/* `json_elements (array, index, element)` and `json_members (object, name, value)` begin loops, as
+ * jansson's json_array_foreach and json_object_foreach do, with variables of their own. The current
+ * member may be removed only before a break. */
+#define json_elements(array, index, element)                                                       \
+  for (size_t index = 0, index##_goes_on_ = 1; index##_goes_on_ && index < json_array_size(array); \
+       index##_goes_on_ = !index##_goes_on_, index++)                                              \
+    for (json_t *element = json_array_get(array, index); index##_goes_on_ && element;              \
+         index##_goes_on_ = 0)
+#define json_members(object, name, value)                                                          \
+  for (const char *name = json_object_iter_key(json_object_iter((json_t *)(object))),              \
+                  *name##_goes_on_ = "";                                                           \
+       name##_goes_on_ && name;                                                                    \
+       name = (name##_goes_on_ = name##_goes_on_ ? NULL : "")                                      \
+                  ? json_object_iter_key(                                                          \
+                        json_object_iter_next((json_t *)(object), json_object_key_to_iter(name)))  \
+                  : NULL)                                                                          \
+    for (json_t *value = json_object_iter_value(json_object_key_to_iter(name));                    \
+         name##_goes_on_ && value; name##_goes_on_ = NULL)
+
+/* A member of an object; NULL, false and 0 where it is absent or of another type. Borrowed. */
+static inline const char *json_text(const json_t *object, const char *name) {
+  return json_string_value(json_object_get(object, name));
+}
+static inline bool json_flag(const json_t *object, const char *name) {
+  return json_is_true(json_object_get(object, name));
+}
+static inline double json_number(const json_t *object, const char *name) {
+  return json_number_value(json_object_get(object, name));
+}
+
+/* Adds a name to a set, an object; false when it was there already. */
+static inline bool set_add(json_t *set, const char *name) {
+  bool is_new = !json_object_get(set, name);
+  json_put(set, name, json_true());
+  return is_new;
 }
 
 /* New references; the text copies: json_put(object, "id", json_digest_text(&digest)). */

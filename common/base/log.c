@@ -397,8 +397,8 @@ void log_set_format(enum log_format format, const char *program) {
 enum log_format log_format_now(void) { return (enum log_format)atomic_load(&current_format); }
 
 bool log_format_parse(const char *name, enum log_format *ret_format) {
-  bool is_json = strcmp(name, "json") == 0;
-  if (!is_json && strcmp(name, "text") != 0)
+  bool is_json = string_equal(name, "json");
+  if (!is_json && !string_equal(name, "text"))
     return false;
   *ret_format = is_json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT;
   return true;
@@ -417,7 +417,7 @@ static bool stderr_is_journal(void) {
   if (!stream || fstat(STDERR_FILENO, &status) < 0)
     return false;
   snprintf(name, sizeof name, "%ju:%ju", (uintmax_t)status.st_dev, (uintmax_t)status.st_ino);
-  return strcmp(stream, name) == 0;
+  return string_equal(stream, name);
 }
 
 void log_write(enum log_level level, const char *format, ...) {

@@ -72,11 +72,10 @@ bool time_parse(const char *text, int64_t *ret_us) {
 }
 
 bool time_text_parse(const char *text, int64_t *ret_s) {
-  char again[TIME_TEXT_SIZE];
   int64_t us;
 
   if (!time_parse(text, &us) || us / 1000000 > YEAR_9999_END_S ||
-      !string_equal(time_text_format(us / 1000000, again), text))
+      !string_equal(TIME_TEXT(us / 1000000), text))
     return false;
   *ret_s = us / 1000000;
   return true;

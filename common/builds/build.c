@@ -56,8 +56,8 @@ static bool error_line_check(const char *text, struct error *error) {
 /* Triton writes "__grp__…" itself, with the path of the cache in it. */
 static bool cache_file_name_check(const char *name, struct error *error) {
   size_t length = strlen(name);
-  bool is_good = length >= 1 && length <= CACHE_FILE_NAME_MAX && strcmp(name, ".") != 0 &&
-                 strcmp(name, "..") != 0 && !string_starts(name, "__grp__");
+  bool is_good = length >= 1 && length <= CACHE_FILE_NAME_MAX && !string_equal(name, ".") &&
+                 !string_equal(name, "..") && !string_starts(name, "__grp__");
   for (size_t i = 0; i < length; i++)
     is_good = is_good && (unsigned char)name[i] >= 0x20 && name[i] != 0x7f && name[i] != '/';
   return is_good || error_set(error,
@@ -84,81 +84,63 @@ static const struct field toolchain_fields[] = {
 static const struct record toolchain_record = {
     NULL, toolchain_fields, ARRAY_LENGTH(toolchain_fields), AT(arch) - AT(triton)};
 
-static const struct field build_fields[] = {
-    RECORD_FIELD(DIGEST, struct build, kernel, FIELD_REQUIRED),
-    {"toolchain", FIELD_RECORD, AT(triton), FIELD_REQUIRED, .of = &toolchain_record},
-    LINE("arch", AT(arch), FIELD_REQUIRED),
-    RECORD_FIELD(INTEGER, struct build, warp_size, FIELD_REQUIRED, .least = 1,
-                 .most = BUILD_WARP_SIZE_MAX),
-    RECORD_FIELD(JSON, struct build, variants, FIELD_REQUIRED | FIELD_ARRAY),
-    RECORD_FIELD(JSON, struct build, record, FIELD_OBJECT),
-};
-static const struct record build_record = RECORD(NULL, struct build, build_fields);
+PRIVATE_RECORD(build, struct build, RECORD_FIELD(DIGEST, struct build, kernel, FIELD_REQUIRED),
+               {"toolchain", FIELD_RECORD, AT(triton), FIELD_REQUIRED, .of = &toolchain_record},
+               LINE("arch", AT(arch), FIELD_REQUIRED),
+               RECORD_FIELD(INTEGER, struct build, warp_size, FIELD_REQUIRED, .least = 1,
+                            .most = BUILD_WARP_SIZE_MAX),
+               RECORD_FIELD(JSON, struct build, variants, FIELD_REQUIRED | FIELD_ARRAY),
+               RECORD_FIELD(JSON, struct build, record, FIELD_OBJECT));
 
-static const struct field object_fields[] = {
-    RECORD_FIELD(JSON, struct object, config, FIELD_REQUIRED | FIELD_OBJECT),
-    RECORD_FIELD(DIGEST, struct object, digest, FIELD_REQUIRED),
-    RECORD_FIELD(JSON, struct object, metadata, FIELD_OBJECT),
-    RECORD_FIELD(JSON, struct object, grid, FIELD_ARRAY),
-    RECORD_FIELD(CUSTOM, struct object, arguments, FIELD_ARRAY, .most = LAUNCH_ARGUMENTS_MAX,
-                 .custom = &launch_arguments_custom),
-    RECORD_FIELD(CUSTOM, struct object, fills, FIELD_ARRAY, .most = LAUNCH_FILLS_MAX,
-                 .custom = &launch_fills_custom),
-};
-static const struct record object_record = RECORD(NULL, struct object, object_fields);
+PRIVATE_RECORD(object, struct object,
+               RECORD_FIELD(JSON, struct object, config, FIELD_REQUIRED | FIELD_OBJECT),
+               RECORD_FIELD(DIGEST, struct object, digest, FIELD_REQUIRED),
+               RECORD_FIELD(JSON, struct object, metadata, FIELD_OBJECT),
+               RECORD_FIELD(JSON, struct object, grid, FIELD_ARRAY),
+               RECORD_FIELD(CUSTOM, struct object, arguments, FIELD_ARRAY,
+                            .most = LAUNCH_ARGUMENTS_MAX, .custom = &launch_arguments_custom),
+               RECORD_FIELD(CUSTOM, struct object, fills, FIELD_ARRAY, .most = LAUNCH_FILLS_MAX,
+                            .custom = &launch_fills_custom));
 
-static const struct field failure_fields[] = {
-    RECORD_FIELD(JSON, struct failure, config, FIELD_REQUIRED | FIELD_OBJECT),
-    RECORD_FIELD(TEXT, struct failure, error, FIELD_REQUIRED, .check = error_line_check),
-};
-static const struct record failure_record = RECORD(NULL, struct failure, failure_fields);
+PRIVATE_RECORD(failure, struct failure,
+               RECORD_FIELD(JSON, struct failure, config, FIELD_REQUIRED | FIELD_OBJECT),
+               RECORD_FIELD(TEXT, struct failure, error, FIELD_REQUIRED,
+                            .check = error_line_check));
 
-static const struct field further_fields[] = {
-    RECORD_FIELD(JSON, struct further, signature, FIELD_REQUIRED | FIELD_OBJECT),
-    {"objects", FIELD_RECORDS, offsetof(struct further, n_objects), FIELD_REQUIRED,
-     .of = &object_record},
-};
-static const struct record further_record = RECORD(NULL, struct further, further_fields);
+PRIVATE_RECORD(further, struct further,
+               RECORD_FIELD(JSON, struct further, signature, FIELD_REQUIRED | FIELD_OBJECT),
+               {"objects", FIELD_RECORDS, offsetof(struct further, n_objects), FIELD_REQUIRED,
+                .of = &object_record});
 
-static const struct field variant_fields[] = {
-    RECORD_FIELD(TEXT, struct variant, when),
-    RECORD_FIELD(JSON, struct variant, key, FIELD_OBJECT),
-    {"case", FIELD_JSON, offsetof(struct variant, of_key), FIELD_OBJECT},
-    RECORD_FIELD(JSON, struct variant, signature, FIELD_OBJECT),
-    RECORD_FIELD(JSON, struct variant, constexprs, FIELD_OBJECT),
-    RECORD_FIELD(TEXT, struct variant, expected),
-    RECORD_FIELD(TEXT, struct variant, not_interpreted, .check = error_line_check),
-    {"also", FIELD_RECORDS, offsetof(struct variant, n_also), .most = BUILD_ALSO_MAX,
-     .of = &further_record},
-    {"objects", FIELD_RECORDS, offsetof(struct variant, n_objects), .of = &object_record},
-    {"failed", FIELD_RECORDS, offsetof(struct variant, n_failed), .of = &failure_record},
-};
-static const struct record variant_record = RECORD(NULL, struct variant, variant_fields);
+PRIVATE_RECORD(variant, struct variant, RECORD_FIELD(TEXT, struct variant, when),
+               RECORD_FIELD(JSON, struct variant, key, FIELD_OBJECT),
+               {"case", FIELD_JSON, offsetof(struct variant, of_key), FIELD_OBJECT},
+               RECORD_FIELD(JSON, struct variant, signature, FIELD_OBJECT),
+               RECORD_FIELD(JSON, struct variant, constexprs, FIELD_OBJECT),
+               RECORD_FIELD(TEXT, struct variant, expected),
+               RECORD_FIELD(TEXT, struct variant, not_interpreted, .check = error_line_check),
+               {"also", FIELD_RECORDS, offsetof(struct variant, n_also), .most = BUILD_ALSO_MAX,
+                .of = &further_record},
+               {"objects", FIELD_RECORDS, offsetof(struct variant, n_objects),
+                .of = &object_record},
+               {"failed", FIELD_RECORDS, offsetof(struct variant, n_failed),
+                .of = &failure_record});
 
-static const struct field file_fields[] = {
-    RECORD_FIELD(TEXT, struct file, name),
-    RECORD_FIELD(DIGEST, struct file, digest, FIELD_REQUIRED),
-};
-static const struct record file_record = RECORD(NULL, struct file, file_fields);
+PRIVATE_RECORD(file, struct file, RECORD_FIELD(TEXT, struct file, name),
+               RECORD_FIELD(DIGEST, struct file, digest, FIELD_REQUIRED));
 
-static const struct field cache_file_fields[] = {
-    RECORD_FIELD(TEXT, struct file, name, .check = cache_file_name_check),
-    RECORD_FIELD(DIGEST, struct file, digest, FIELD_REQUIRED),
-};
-static const struct record cache_file_record = RECORD(NULL, struct file, cache_file_fields);
+PRIVATE_RECORD(cache_file, struct file,
+               RECORD_FIELD(TEXT, struct file, name, .check = cache_file_name_check),
+               RECORD_FIELD(DIGEST, struct file, digest, FIELD_REQUIRED));
 
-static const struct field cache_fields[] = {
-    RECORD_FIELD(TEXT, struct cache, folder, FIELD_REQUIRED, .check = folder_check),
-    {"files", FIELD_MAP, offsetof(struct cache, n_files), FIELD_REQUIRED, .most = CACHE_FILES_MAX,
-     .of = &cache_file_record},
-};
-static const struct record cache_record = RECORD(NULL, struct cache, cache_fields);
+PRIVATE_RECORD(cache, struct cache,
+               RECORD_FIELD(TEXT, struct cache, folder, FIELD_REQUIRED, .check = folder_check),
+               {"files", FIELD_MAP, offsetof(struct cache, n_files), FIELD_REQUIRED,
+                .most = CACHE_FILES_MAX, .of = &cache_file_record});
 
-static const struct field metadata_fields[] = {
-    {"files", FIELD_MAP, offsetof(struct metadata, n_files), .of = &file_record},
-    RECORD_FIELD(JSON, struct metadata, cache, FIELD_OBJECT),
-};
-static const struct record metadata_record = RECORD(NULL, struct metadata, metadata_fields);
+PRIVATE_RECORD(metadata, struct metadata,
+               {"files", FIELD_MAP, offsetof(struct metadata, n_files), .of = &file_record},
+               RECORD_FIELD(JSON, struct metadata, cache, FIELD_OBJECT));
 
 static void variant_release(struct variant *variant) { record_release(&variant_record, variant); }
 static void cache_release(struct cache *cache) { record_release(&cache_record, cache); }
@@ -167,43 +149,38 @@ static void metadata_release(struct metadata *metadata) {
 }
 
 static void objects_add(struct build *build, const struct file *files, size_t n) {
-  for (size_t i = 0; i < n; i++) {
-    GROW(build->objects, build->n_objects, build->capacity);
-    build->objects[build->n_objects++] = files[i].digest;
-  }
+  for (size_t i = 0; i < n; i++)
+    *APPEND(build->objects, build->n_objects) = files[i].digest;
 }
 
 /* A config must have plain values and differ from the others of its variant, whose canonical texts
  * `seen` has. */
 static bool config_check(const json_t *config, json_t *seen, const char *pointer,
                          struct error *error) {
-  const char *name;
-  json_t *value;
-  char at[JSON_POINTER_SIZE];
 
-  json_object_foreach ((json_t *)config, name, value) {
+  json_members (config, name, value) {
     if (json_is_object(value) || json_is_array(value))
-      return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
+      return error_at(error, POINTER_MEMBER(pointer, name),
                       "a value of a config must be a number, a string, true, false or null");
   }
 
   cleanup_free char *text = json_canonical(config);
   if (json_object_get(seen, text))
     return error_at(error, pointer, "the variant lists this config twice");
-  ALWAYS(json_object_set_new(seen, text, json_true()) == 0);
+  json_put(seen, text, json_true());
   return true;
 }
 
 /* The files that Triton itself stores for an object in its cache. */
 static bool cache_read(struct build *build, const json_t *json, struct error *error) {
-  __attribute__((cleanup(cache_release))) struct cache cache = {0};
+  cleanup_by(cache_release) struct cache cache = {0};
   if (!record_read(&cache_record, json, "", &cache, error))
     return false;
 
   size_t n_metadata = 0;
   for (size_t i = 0; i < cache.n_files; i++) {
     const char *end = strrchr(cache.files[i].name, '.');
-    n_metadata += end && end != cache.files[i].name && strcmp(end, ".json") == 0;
+    n_metadata += end && end != cache.files[i].name && string_equal(end, ".json");
   }
 
   if (n_metadata != 1)
@@ -216,7 +193,7 @@ static bool cache_read(struct build *build, const json_t *json, struct error *er
 
 /* The metadata of an object. Members that are not named here are for the agent. */
 static bool metadata_read(struct build *build, const json_t *json, struct error *error) {
-  __attribute__((cleanup(metadata_release))) struct metadata metadata = {0};
+  cleanup_by(metadata_release) struct metadata metadata = {0};
   if (!record_read_answer(&metadata_record, json, "", &metadata, error))
     return false;
   objects_add(build, metadata.files, metadata.n_files);
@@ -241,8 +218,7 @@ static bool captured_variant_read(struct build *build, size_t index, const struc
     return error_at(error, "/when", "a variant of a captured kernel has a \"key\" in its place");
   if (!variant->key)
     return error_at(error, "/key", "a variant of a captured kernel must state its key");
-  if (!key_parse(variant->key, (const char *const *)kernel->key_names, kernel->n_key_names,
-                 &build->keys[index], error))
+  if (!key_parse(variant->key, KEY_NAMES(kernel), &build->keys[index], error))
     return error_pointer_prefix(error, "/key");
   if (is_head)
     return true;
@@ -273,11 +249,9 @@ static bool keys_differ(const struct build *build, struct error *error) {
   for (size_t i = 0; i < build->n_variants; i++) {
     cleanup_json json_t *json = key_to_json(&build->keys[i]);
     cleanup_free char *text = json_canonical(json);
-    char at[JSON_POINTER_SIZE];
     if (json_object_get(seen, text))
-      return error_at(error, json_pointer_index(at, sizeof at, "/variants", i),
-                      "an earlier variant has the same key");
-    ALWAYS(json_object_set_new(seen, text, json_true()) == 0);
+      return error_at(error, POINTER_INDEX("/variants", i), "an earlier variant has the same key");
+    json_put(seen, text, json_true());
   }
   return true;
 }
@@ -286,10 +260,7 @@ static bool keys_differ(const struct build *build, struct error *error) {
  * and what is filled. `of_key`: such a kernel, with the variant's case; else NULL. */
 static bool object_launch_check(const struct build *build, const struct kernel *of_key,
                                 const struct object *object, struct error *error) {
-  size_t i;
-  const json_t *extent;
   const struct scope none = {0};
-  char at[JSON_POINTER_SIZE];
   if (!of_key && object->grid)
     return error_at(error, "/grid", "only an object of a captured kernel has a grid");
   if (!of_key && (object->arguments.all || object->fills.all))
@@ -299,7 +270,7 @@ static bool object_launch_check(const struct build *build, const struct kernel *
     return true;
 
   bool is_good = json_array_size(object->grid) == 3;
-  json_array_foreach (object->grid, i, extent)
+  json_elements (object->grid, i, extent)
     is_good = is_good && json_is_integer(extent) && json_integer_value(extent) >= 0 &&
               json_integer_value(extent) <= GRID_MAX;
   if (!is_good)
@@ -309,7 +280,7 @@ static bool object_launch_check(const struct build *build, const struct kernel *
 
   size_t map = launch_arguments_tensormap(&object->arguments);
   if (map < object->arguments.n && !string_starts(build->arch, "sm_"))
-    return error_at(error, json_pointer_index(at, sizeof at, "/arguments", map),
+    return error_at(error, POINTER_INDEX("/arguments", map),
                     "%s has no tensor maps: pass the descriptor's pointer, shape and strides",
                     build->arch);
   if (!launch_arguments_agree(of_key, &object->arguments, &none, error))
@@ -322,22 +293,18 @@ static bool object_launch_check(const struct build *build, const struct kernel *
 static bool object_read(struct build *build, const struct object *object, json_t *seen,
                         const char *pointer, size_t index, struct error *error) {
   const struct file code = {.digest = object->digest};
-  char at[JSON_POINTER_SIZE];
-  snprintf(at, sizeof at, "%s/%zu/config", pointer, index);
-  if (!config_check(object->config, seen, at, error))
+  if (!config_check(object->config, seen, POINTER("%s/%zu/config", pointer, index), error))
     return false;
   objects_add(build, &code, 1);
-  snprintf(at, sizeof at, "%s/%zu/metadata", pointer, index);
   return !object->metadata || metadata_read(build, object->metadata, error) ||
-         error_pointer_prefix(error, at);
+         error_pointer_prefix(error, POINTER("%s/%zu/metadata", pointer, index));
 }
 
 static bool also_read(struct build *build, const struct variant *variant, struct error *error) {
-  char at[JSON_POINTER_SIZE];
   for (size_t i = 0; i < variant->n_also; i++) {
     const struct further *further = &variant->also[i];
     cleanup_json json_t *seen = json_object();
-    snprintf(at, sizeof at, "/also/%zu/objects", i);
+    const char *at = POINTER("/also/%zu/objects", i);
     if (!further->n_objects)
       return error_at(error, at, "a specialisation must have at least one object");
     for (size_t k = 0; k < further->n_objects; k++) {
@@ -354,7 +321,7 @@ static bool also_read(struct build *build, const struct variant *variant, struct
 
 static bool variant_read(struct build *build, size_t index, const struct kernel *kernel,
                          bool is_head, struct error *error) {
-  __attribute__((cleanup(variant_release))) struct variant variant = {0};
+  cleanup_by(variant_release) struct variant variant = {0};
   cleanup_kernel struct kernel *of_key = NULL;
   if (!record_read(&variant_record, json_array_get(build->variants, index), "", &variant, error))
     return false;
@@ -370,8 +337,7 @@ static bool variant_read(struct build *build, size_t index, const struct kernel 
                      "a variant without \"when\" is used always, so it must be the last one");
   }
   if (variant.when && (!expr_parse(variant.when, &build->whens[index], error) ||
-                       !expr_bind(build->whens[index], (const char *const *)kernel->key_names,
-                                  kernel->n_key_names, error)))
+                       !expr_bind(build->whens[index], KEY_NAMES(kernel), error)))
     return error_pointer_prefix(error, "/when");
   if (is_head)
     return true;
@@ -380,20 +346,16 @@ static bool variant_read(struct build *build, size_t index, const struct kernel 
     return error_at(error, "/objects", "a variant must have at least one object");
 
   cleanup_json json_t *seen = json_object();
-  char at[JSON_POINTER_SIZE];
   for (size_t i = 0; i < variant.n_objects; i++) {
     if (!object_read(build, &variant.objects[i], seen, "/objects", i, error))
       return false;
-    snprintf(at, sizeof at, "/objects/%zu", i);
     if (!object_launch_check(build, of_key, &variant.objects[i], error))
-      return error_pointer_prefix(error, at);
+      return error_pointer_prefix(error, POINTER_INDEX("/objects", i));
   }
 
-  for (size_t i = 0; i < variant.n_failed; i++) {
-    snprintf(at, sizeof at, "/failed/%zu/config", i);
-    if (!config_check(variant.failed[i].config, seen, at, error))
+  for (size_t i = 0; i < variant.n_failed; i++)
+    if (!config_check(variant.failed[i].config, seen, POINTER("/failed/%zu/config", i), error))
       return false;
-  }
 
   return also_read(build, &variant, error);
 }
@@ -410,10 +372,9 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
     return false;
 
   if (!digest_equal(&build->kernel, &kernel->hash)) {
-    char text[DIGEST_TEXT_SIZE];
     return error_at(error, "/kernel",
                     "the build is for another kernel than \"%s\", %s; pack this one again",
-                    kernel->name, digest_format(&kernel->hash, text));
+                    kernel->name, DIGEST_TEXT(&kernel->hash));
   }
 
   if (kernel->language == LANGUAGE_EXTERNAL)
@@ -459,10 +420,9 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
   n = 0;
   if (build->n_objects)
     qsort(build->objects, build->n_objects, sizeof *build->objects, compare_digests);
-  for (i = 0; i < build->n_objects; i++) {
+  for (i = 0; i < build->n_objects; i++)
     if (!n || compare_digests(&build->objects[n - 1], &build->objects[i]) != 0)
       build->objects[n++] = build->objects[i];
-  }
   build->n_objects = n;
 
   struct function_record parsed;
@@ -483,12 +443,10 @@ bool build_parse(const json_t *json, const struct kernel *kernel, struct build *
 }
 
 json_t *build_head(const struct build *build) {
-  json_t *head = json_copy(build->json), *variants = json_array(), *variant;
-  size_t i;
-  json_array_foreach (build->variants, i, variant)
-    ALWAYS(json_array_append_new(variants,
-                                 json_pack("{s:O*, s:O*}", "when", json_object_get(variant, "when"),
-                                           "key", json_object_get(variant, "key"))) == 0);
+  json_t *head = json_copy(build->json), *variants = json_array();
+  json_elements (build->variants, i, variant)
+    json_push(variants, json_pack("{s:O*, s:O*}", "when", json_object_get(variant, "when"), "key",
+                                  json_object_get(variant, "key")));
   ALWAYS(head && json_object_set_new(head, "variants", variants) == 0);
   json_object_del(head, "record");
   return head;
@@ -503,10 +461,9 @@ bool build_parse_head(const json_t *head, const struct digest *digest, const str
 }
 
 void build_free(struct build *build) {
-  for (size_t i = 0; build->whens && i < build->n_variants; i++) {
+  for (size_t i = 0; build->whens && i < build->n_variants; i++)
     if (build->whens[i])
       expr_free(build->whens[i]);
-  }
   for (size_t i = 0; build->keys && i < build->n_variants; i++)
     key_release(&build->keys[i]);
   free(build->keys);
@@ -518,9 +475,7 @@ void build_free(struct build *build) {
 }
 
 static bool config_fits(const json_t *object_config, const json_t *config) {
-  const char *name;
-  json_t *value;
-  json_object_foreach ((json_t *)object_config, name, value) {
+  json_members (object_config, name, value) {
     if (!json_equal(value, json_object_get(config, name)))
       return false;
   }
@@ -533,9 +488,7 @@ const json_t *build_specialisation(const struct build *build, size_t variant, si
 }
 
 const json_t *build_cache(const json_t *specialisation, const json_t *config) {
-  const json_t *object;
-  size_t i;
-  json_array_foreach (json_object_get(specialisation, "objects"), i, object) {
+  json_elements (json_object_get(specialisation, "objects"), i, object) {
     if (config_fits(json_object_get(object, "config"), config))
       return json_object_get(json_object_get(object, "metadata"), "cache");
   }

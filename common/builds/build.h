@@ -66,7 +66,7 @@ struct build {
   size_t n_variants;
   struct expr **whens; /* NULL: always; bound to the kernel's key names by build_parse */
   struct key *keys;    /* of a captured kernel, in place of `whens`; else NULL */
-  size_t n_objects, capacity;
+  size_t n_objects;
   struct digest
       *objects; /* every blob that it names, code, files and contents, each once; a head has none */
   json_t *record; /* of the packed function, in `json`; NULL where there is none, and in
@@ -78,7 +78,7 @@ must_check bool build_parse(const json_t *json, const struct kernel *kernel,
                             struct build **ret_build, struct error *error);
 void build_free(struct build *build);
 DEFINE_CLEANUP(struct build *, cleanup_build_free, build_free)
-#define cleanup_build __attribute__((cleanup(cleanup_build_free)))
+#define cleanup_build cleanup_by(cleanup_build_free)
 
 /* The head of a build, enough to choose among builds: its JSON with only "when" or "key" of each
  * variant. A new reference. build_parse_head reads it back; `digest` is the whole build's. */
@@ -125,7 +125,7 @@ struct build_launch {
   struct launch_fills fills;
 };
 void build_launch_release(struct build_launch *launch);
-#define cleanup_build_launch __attribute__((cleanup(build_launch_release)))
+#define cleanup_build_launch cleanup_by(build_launch_release)
 
 /* Reads how an entry of "objects" is launched; `warp_size` is the build's, for metadata that state
  * none. */

@@ -32,13 +32,11 @@ static const struct {
              {"fp8e5b16", DTYPE_FLOAT8_E5M2FNUZ},
              {"fp8e4b15", DTYPE_FLOAT8_E4B15}};
 
-static const struct field passed_fields[] = {
-    RECORD_FIELD(CUSTOM, struct build_launch, arguments, FIELD_ARRAY, .most = LAUNCH_ARGUMENTS_MAX,
-                 .custom = &launch_arguments_custom),
-    RECORD_FIELD(CUSTOM, struct build_launch, fills, FIELD_ARRAY, .most = LAUNCH_FILLS_MAX,
-                 .custom = &launch_fills_custom),
-};
-static const struct record passed_record = RECORD(NULL, struct build_launch, passed_fields);
+PRIVATE_RECORD(passed, struct build_launch,
+               RECORD_FIELD(CUSTOM, struct build_launch, arguments, FIELD_ARRAY,
+                            .most = LAUNCH_ARGUMENTS_MAX, .custom = &launch_arguments_custom),
+               RECORD_FIELD(CUSTOM, struct build_launch, fills, FIELD_ARRAY,
+                            .most = LAUNCH_FILLS_MAX, .custom = &launch_fills_custom));
 
 void build_launch_release(struct build_launch *launch) { record_release(&passed_record, launch); }
 
@@ -202,7 +200,7 @@ static bool argument_agrees(const struct code_argument *argument, const char *na
 /* The type of an argument that the launch states; NULL: it is one of the manifest that the
  * signature does not have. A descriptor that is passed by its name is a pointer. */
 static const char *stated_type(const struct launch_argument *argument, const json_t *signature) {
-  const char *type = json_string_value(json_object_get(signature, argument->name));
+  const char *type = json_text(signature, argument->name);
   if (argument->name)
     return type && string_starts(type, DESCRIPTOR) ? "*i8" : type;
   return argument->map.base            ? tensormap_type
@@ -254,16 +252,14 @@ bool build_code_agrees(const struct kernel *kernel, const json_t *variant,
   if (kernel && arguments->all && !stated_agree(arguments, signature, code, &at, &offset, error))
     return false;
   for (size_t i = 0; kernel && !arguments->all && i < kernel->n_arguments; i++) {
-    const char *name = kernel->arguments[i].name,
-               *type = json_string_value(json_object_get(signature, name));
+    const char *name = kernel->arguments[i].name, *type = json_text(signature, name);
     if (type && !argument_agrees(argument_next(code, &at), name, type, &offset, error))
       return false;
   }
 
-  for (int64_t i = 0; kernel && i < launch->n_scratch; i++) {
+  for (int64_t i = 0; kernel && i < launch->n_scratch; i++)
     if (!argument_agrees(argument_next(code, &at), "scratch", "*i8", &offset, error))
       return false;
-  }
 
   return true;
 }

@@ -7,15 +7,13 @@ struct stated_buffer {
   char *argument, *dtype;
   int64_t runs, values;
 };
-static const struct field buffer_fields[] = {
-    RECORD_FIELD(TEXT, struct stated_buffer, argument, FIELD_REQUIRED),
-    RECORD_FIELD(TEXT, struct stated_buffer, dtype, FIELD_REQUIRED),
-    RECORD_FIELD(INTEGER, struct stated_buffer, runs, FIELD_REQUIRED, .least = 1,
-                 .most = EXPECTED_SIZE_MAX),
-    RECORD_FIELD(INTEGER, struct stated_buffer, values, FIELD_REQUIRED, .least = 1,
-                 .most = EXPECTED_SIZE_MAX),
-};
-static const struct record buffer_record = RECORD(NULL, struct stated_buffer, buffer_fields);
+PRIVATE_RECORD(buffer, struct stated_buffer,
+               RECORD_FIELD(TEXT, struct stated_buffer, argument, FIELD_REQUIRED),
+               RECORD_FIELD(TEXT, struct stated_buffer, dtype, FIELD_REQUIRED),
+               RECORD_FIELD(INTEGER, struct stated_buffer, runs, FIELD_REQUIRED, .least = 1,
+                            .most = EXPECTED_SIZE_MAX),
+               RECORD_FIELD(INTEGER, struct stated_buffer, values, FIELD_REQUIRED, .least = 1,
+                            .most = EXPECTED_SIZE_MAX));
 
 struct stated_values {
   json_t *config;
@@ -24,11 +22,9 @@ struct stated_values {
 #define BUFFERS_FIELD(type, flags)                                                                 \
   RECORD_FIELD_AS("buffers", RECORDS, type, n, flags, .most = KERNEL_ARGUMENTS_MAX,                \
                   .of = &buffer_record)
-static const struct field values_fields[] = {
-    RECORD_FIELD(JSON, struct stated_values, config, FIELD_REQUIRED | FIELD_OBJECT),
-    BUFFERS_FIELD(struct stated_values, FIELD_REQUIRED),
-};
-static const struct record values_record = RECORD(NULL, struct stated_values, values_fields);
+PRIVATE_RECORD(values, struct stated_values,
+               RECORD_FIELD(JSON, struct stated_values, config, FIELD_REQUIRED | FIELD_OBJECT),
+               BUFFERS_FIELD(struct stated_values, FIELD_REQUIRED));
 
 struct head {
   int64_t version, seed;
@@ -36,16 +32,15 @@ struct head {
   RECORD_ARRAY(struct stated_buffer, n, buffers);
   RECORD_ARRAY(struct stated_values, n_configs, configs);
 };
-static const struct field head_fields[] = {
-    RECORD_FIELD(INTEGER, struct head, version, FIELD_REQUIRED, .least = 1, .most = 2),
-    RECORD_FIELD(INTEGER, struct head, seed, FIELD_REQUIRED, .least = 0, .most = INT64_MAX),
-    RECORD_FIELD(JSON, struct head, grid, FIELD_REQUIRED | FIELD_ARRAY),
-    RECORD_FIELD(JSON, struct head, programs, FIELD_REQUIRED | FIELD_ARRAY),
-    BUFFERS_FIELD(struct head, 0),
-    RECORD_FIELD_AS("configs", RECORDS, struct head, n_configs, 0, .most = EXPECTED_CONFIGS_MAX,
-                    .of = &values_record),
-};
-static const struct record head_record = RECORD(NULL, struct head, head_fields);
+PRIVATE_RECORD(head, struct head,
+               RECORD_FIELD(INTEGER, struct head, version, FIELD_REQUIRED, .least = 1, .most = 2),
+               RECORD_FIELD(INTEGER, struct head, seed, FIELD_REQUIRED, .least = 0,
+                            .most = INT64_MAX),
+               RECORD_FIELD(JSON, struct head, grid, FIELD_REQUIRED | FIELD_ARRAY),
+               RECORD_FIELD(JSON, struct head, programs, FIELD_REQUIRED | FIELD_ARRAY),
+               BUFFERS_FIELD(struct head, 0),
+               RECORD_FIELD_AS("configs", RECORDS, struct head, n_configs, 0,
+                               .most = EXPECTED_CONFIGS_MAX, .of = &values_record));
 
 static void head_release(struct head *head) { record_release(&head_record, head); }
 
@@ -56,10 +51,9 @@ struct rest {
 };
 
 static bool programs_check(const struct head *head, struct error *error) {
-  size_t n = json_array_size(head->programs), i;
-  const json_t *program;
+  size_t n = json_array_size(head->programs);
   bool is_good = json_array_size(head->grid) == 3 && n >= 1 && n <= EXPECTED_PROGRAMS_MAX;
-  json_array_foreach (head->programs, i, program)
+  json_elements (head->programs, i, program)
     for (size_t k = 0; k < 3 && is_good; k++) {
       const json_t *at = json_array_get(program, k), *extent = json_array_get(head->grid, k);
       is_good = json_array_size(program) == 3 && json_is_integer(at) && json_is_integer(extent) &&
@@ -161,7 +155,7 @@ static bool values_read(const struct kernel *kernel, const struct head *head, st
 
 bool expected_parse(const void *bytes, size_t size, const struct kernel *kernel,
                     struct expected **ret_expected, struct error *error) {
-  __attribute__((cleanup(head_release))) struct head head;
+  cleanup_by(head_release) struct head head;
   cleanup_expected struct expected *expected = xcalloc(1, sizeof *expected);
   cleanup_json json_t *json = NULL;
   const char *end = size <= EXPECTED_SIZE_MAX ? memchr(bytes, '\n', size) : NULL;

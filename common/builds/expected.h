@@ -48,7 +48,7 @@ must_check bool expected_parse(const void *bytes, size_t size, const struct kern
                                struct expected **ret_expected, struct error *error);
 void expected_free(struct expected *expected);
 DEFINE_CLEANUP(struct expected *, cleanup_expected_free, expected_free)
-#define cleanup_expected __attribute__((cleanup(cleanup_expected_free)))
+#define cleanup_expected cleanup_by(cleanup_expected_free)
 
 /* The config's values, and of these the buffer's; NULL: none. */
 const struct expected_values *expected_of_config(const struct expected *expected,

@@ -15,7 +15,7 @@ static bool part_check(const char *text, struct error *error) {
   size_t length = strlen(text);
   if (length < 1 || length > RECORD_TEXT_PART_MAX)
     return error_set(error, "a part of a path must have 1 to %d bytes", RECORD_TEXT_PART_MAX);
-  return (!strchr(text, '/') && strcmp(text, ".") != 0 && strcmp(text, "..") != 0) ||
+  return (!strchr(text, '/') && !string_equal(text, ".") && !string_equal(text, "..")) ||
          error_set(error, "a part of a path must hold no '/' and not be \".\" or \"..\"");
 }
 
@@ -35,14 +35,13 @@ bool record_take_text(const json_t *object, const char *pointer, const char *nam
                       enum json_presence presence, enum record_text_kind kind, char **ret,
                       struct error *error) {
   const char *text = NULL;
-  char at[JSON_POINTER_SIZE];
 
   if (!json_get_string(object, pointer, name, presence, &text, error))
     return false;
   if (!text)
     return true;
   if (!(kind == RECORD_TEXT_PART ? part_check : any_check)(text, error))
-    return error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, name));
+    return error_pointer_prefix(error, POINTER_MEMBER(pointer, name));
   *ret = xstrdup(text);
   return true;
 }
@@ -89,17 +88,15 @@ struct dejavu_parts {
   char *parts[5];
 };
 #define PART(i) offsetof(struct dejavu_parts, parts[i])
-static const struct field dejavu_fields[] = {
-    {"autotune_config", FIELD_TEXT, PART(0), .check = hash_check},
-    {"code_version", FIELD_TEXT, PART(1), .check = hash_check},
-    {"tune_features", FIELD_TEXT, PART(2), .check = hash_check},
-    {"kernel_configs", FIELD_TEXT, PART(3), .check = hash_check},
-    {"layout", FIELD_TEXT, PART(4), .check = part_check},
-};
-static const struct record dejavu_record = RECORD(NULL, struct dejavu_parts, dejavu_fields);
+PRIVATE_RECORD(dejavu, struct dejavu_parts,
+               {"autotune_config", FIELD_TEXT, PART(0), .check = hash_check},
+               {"code_version", FIELD_TEXT, PART(1), .check = hash_check},
+               {"tune_features", FIELD_TEXT, PART(2), .check = hash_check},
+               {"kernel_configs", FIELD_TEXT, PART(3), .check = hash_check},
+               {"layout", FIELD_TEXT, PART(4), .check = part_check});
 
 bool function_record_parse(const json_t *json, struct function_record *ret, struct error *error) {
-  __attribute__((cleanup(function_record_release))) struct function_record record = {0};
+  cleanup_by(function_record_release) struct function_record record = {0};
   cleanup_json json_t *copy = json_deep_copy(json); /* JSON fields share its parts */
 
   record.has_kernel = json_is_string(json_object_get(json, "kernel"));
@@ -145,9 +142,8 @@ char *triton_folder_format(const struct digest *digest, char text[TRITON_FOLDER_
 }
 
 bool triton_folder_is_valid(const char *text, size_t length) {
-  for (size_t i = 0; i < length; i++) {
+  for (size_t i = 0; i < length; i++)
     if (!text[i] || !strchr(base32_digits, text[i]))
       return false;
-  }
   return length == TRITON_FOLDER_LENGTH;
 }

@@ -13,8 +13,8 @@
 #define MAP_BOX_MAX 256
 #define MAP_ENUM_MAX 15
 
-static const struct field tensormap_fields[] = {
-    RECORD_FIELD(TEXT, struct tensormap, base, FIELD_REQUIRED),
+PRIVATE_RECORD(
+    tensormap, struct tensormap, RECORD_FIELD(TEXT, struct tensormap, base, FIELD_REQUIRED),
     RECORD_FIELD(INTEGER, struct tensormap, type, FIELD_REQUIRED, .most = MAP_ENUM_MAX),
     RECORD_FIELD(NUMBERS, struct tensormap, shape, FIELD_REQUIRED, .least = 1,
                  .most = TENSORMAP_RANK_MAX, .least_number = 1, .most_number = MAP_EXTENT_MAX),
@@ -23,20 +23,16 @@ static const struct field tensormap_fields[] = {
     RECORD_FIELD(NUMBERS, struct tensormap, box, FIELD_REQUIRED, .least = 1,
                  .most = TENSORMAP_RANK_MAX, .least_number = 1, .most_number = MAP_BOX_MAX),
     RECORD_FIELD(INTEGER, struct tensormap, swizzle, FIELD_REQUIRED, .most = MAP_ENUM_MAX),
-    RECORD_FIELD(INTEGER, struct tensormap, fill, FIELD_REQUIRED, .most = MAP_ENUM_MAX),
-};
-static const struct record tensormap_record = RECORD(NULL, struct tensormap, tensormap_fields);
+    RECORD_FIELD(INTEGER, struct tensormap, fill, FIELD_REQUIRED, .most = MAP_ENUM_MAX));
 
-static const struct field argument_fields[] = {
-    RECORD_FIELD(TEXT, struct launch_argument, name, FIELD_NO_JSON),
-    RECORD_FIELD(INTEGER, struct launch_argument, i1, FIELD_OMITTED, .most = 1),
-    RECORD_FIELD(INTEGER, struct launch_argument, i32, FIELD_OMITTED, .least = INT32_MIN,
-                 .most = INT32_MAX),
-    RECORD_FIELD(INTEGER, struct launch_argument, i64, FIELD_OMITTED),
-    RECORD_FIELD_AS("tensormap", RECORD, struct launch_argument, map, FIELD_OMITTED,
-                    .of = &tensormap_record),
-};
-static const struct record argument_record = RECORD(NULL, struct launch_argument, argument_fields);
+PRIVATE_RECORD(argument, struct launch_argument,
+               RECORD_FIELD(TEXT, struct launch_argument, name, FIELD_NO_JSON),
+               RECORD_FIELD(INTEGER, struct launch_argument, i1, FIELD_OMITTED, .most = 1),
+               RECORD_FIELD(INTEGER, struct launch_argument, i32, FIELD_OMITTED, .least = INT32_MIN,
+                            .most = INT32_MAX),
+               RECORD_FIELD(INTEGER, struct launch_argument, i64, FIELD_OMITTED),
+               RECORD_FIELD_AS("tensormap", RECORD, struct launch_argument, map, FIELD_OMITTED,
+                               .of = &tensormap_record));
 
 static bool are_integers(const struct numbers *numbers) {
   for (size_t i = 0; i < numbers->n; i++)
@@ -95,7 +91,6 @@ void launch_arguments_release(struct launch_arguments *arguments) {
 static bool arguments_read(const json_t *value, void *to, struct error *error) {
   struct launch_arguments *arguments = to;
   size_t n = json_array_size(value);
-  char at[JSON_POINTER_SIZE];
   arguments->all = xcalloc(n + 1, sizeof *arguments->all);
   for (size_t i = 0; i < n; i++) {
     struct launch_argument *argument = &arguments->all[arguments->n++];
@@ -103,7 +98,7 @@ static bool arguments_read(const json_t *value, void *to, struct error *error) {
     if (argument_read(json_array_get(value, i), argument, error))
       continue;
     launch_arguments_release(arguments);
-    return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "", i));
+    return error_pointer_prefix(error, POINTER_INDEX("", i));
   }
   return true;
 }
@@ -151,12 +146,11 @@ void launch_fills_release(struct launch_fills *fills) {
 static bool fills_read(const json_t *value, void *to, struct error *error) {
   struct launch_fills *fills = to;
   size_t n = json_array_size(value);
-  char at[JSON_POINTER_SIZE];
   fills->all = xcalloc(n + 1, sizeof *fills->all);
   for (; fills->n < n; fills->n++) {
     if (fill_read(json_array_get(value, fills->n), &fills->all[fills->n], error))
       continue;
-    json_pointer_index(at, sizeof at, "", fills->n);
+    const char *at = POINTER_INDEX("", fills->n);
     launch_fills_release(fills);
     return error_pointer_prefix(error, at);
   }
@@ -237,10 +231,9 @@ static bool tensormap_agrees(const struct kernel *kernel, const struct tensormap
 
 bool launch_arguments_agree(const struct kernel *kernel, const struct launch_arguments *arguments,
                             const struct scope *scope, struct error *error) {
-  char at[JSON_POINTER_SIZE];
   for (size_t i = 0; i < arguments->n; i++) {
     const struct launch_argument *argument = &arguments->all[i];
-    json_pointer_index(at, sizeof at, "", i);
+    const char *at = POINTER_INDEX("", i);
     if (argument->name && launch_argument_index(kernel, argument->name) == kernel->n_arguments)
       return error_at(error, at,
                       "the object takes an argument \"%.40s\", which the manifest of %s does not "
@@ -279,9 +272,8 @@ static bool fill_agrees(const struct kernel *kernel, const struct launch_fill *f
 
 bool launch_fills_agree(const struct kernel *kernel, const struct launch_fills *fills,
                         const struct scope *scope, struct error *error) {
-  char at[JSON_POINTER_SIZE];
   for (size_t i = 0; i < fills->n; i++)
     if (!fill_agrees(kernel, &fills->all[i], scope, error))
-      return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "", i));
+      return error_pointer_prefix(error, POINTER_INDEX("", i));
   return true;
 }

@@ -37,12 +37,10 @@ static char *member_str(const json_t *value) {
 }
 
 char *config_text_format(const json_t *config) {
-  const char *name;
-  json_t *value;
   size_t size;
   cleanup_text struct text text = {0};
 
-  json_object_foreach ((json_t *)config, name, value) {
+  json_members (config, name, value) {
     cleanup_free char *printed = member_str(value);
     text_add_string(&text, text.size ? ", " : "");
     text_add_string(&text, name);
@@ -54,9 +52,8 @@ char *config_text_format(const json_t *config) {
 }
 
 json_t *config_names(const json_t *config) {
-  const char *name;
-  json_t *value, *names = json_array();
-  json_object_foreach ((json_t *)config, name, value)
+  json_t *names = json_array();
+  json_members (config, name, value)
     json_push(names, json_string(name));
   return names;
 }
@@ -86,7 +83,7 @@ bool config_field(const char *name, const char *triton, struct value *ret_defaul
 
   for (size_t i = 0; i < ARRAY_LENGTH(fields); i++) {
     if (version >= fields[i].from && version <= fields[i].until &&
-        strcmp(fields[i].name, name) == 0) {
+        string_equal(fields[i].name, name)) {
       *ret_default = fields[i].value;
       return true;
     }
@@ -97,10 +94,8 @@ bool config_field(const char *name, const char *triton, struct value *ret_defaul
 
 char *config_text_normal(const json_t *config, const char *triton) {
   cleanup_json json_t *normal = json_object();
-  const char *name;
-  json_t *value;
 
-  json_object_foreach ((json_t *)config, name, value) {
+  json_members (config, name, value) {
     struct value standard;
     cleanup_free char *printed = member_str(value);
     cleanup_free char *printed_default =
@@ -115,7 +110,7 @@ char *config_text_normal(const json_t *config, const char *triton) {
 static bool bind_part(const char *text, const char *const *names, size_t n_names,
                       struct tuning_key_part *ret, struct error *error) {
   for (size_t i = 0; i < n_names; i++) {
-    if (strcmp(text, names[i]) == 0) {
+    if (string_equal(text, names[i])) {
       ret->member = i;
       return true;
     }
@@ -132,7 +127,7 @@ static bool bind_part(const char *text, const char *const *names, size_t n_names
 bool tuning_key_bind(const struct function_record *record, const struct kernel *kernel,
                      const char *const *key_names, size_t n_key_names, struct tuning_key *ret,
                      struct error *error) {
-  __attribute__((cleanup(tuning_key_release))) struct tuning_key key = {
+  cleanup_by(tuning_key_release) struct tuning_key key = {
       .parts = xcalloc(record->n_key_names + 1, sizeof *key.parts),
       .dtypes = xcalloc(record->n_dtypes + KERNEL_ARGUMENTS_MAX, sizeof *key.dtypes)};
   size_t n_arguments = kernel ? kernel->n_arguments : 0;
@@ -140,7 +135,7 @@ bool tuning_key_bind(const struct function_record *record, const struct kernel *
     struct tuning_key_part *part = &key.parts[key.n++];
     const char *name = record->key_names[i], *value = NULL;
     for (size_t j = 0; j < n_arguments && !value; j++)
-      if (strcmp(kernel->arguments[j].name, name) == 0)
+      if (string_equal(kernel->arguments[j].name, name))
         value = kernel->arguments[j].value;
     if (!bind_part(record->tuning_key[i], key_names, n_key_names, part, error) &&
         !(value && bind_part(value, key_names, n_key_names, part, error)))

@@ -53,6 +53,11 @@ void cache_files_add(struct cache_files *files, const char *path, char *bytes, s
   files->files[files->n++] = (struct cache_file){xstrdup(path), bytes, size};
 }
 
+void cache_files_add_json(struct cache_files *files, const char *path, const json_t *json) {
+  char *text = json_canonical(json);
+  cache_files_add(files, path, text, strlen(text));
+}
+
 bool cache_files_add_once(struct cache_files *files, const char *path, char *bytes, size_t size,
                           struct error *error) {
   if (!files->by_path)
@@ -177,6 +182,11 @@ struct imported_entry *imported_entry_for(struct imported_kernel *kernel, const 
   return *ret_is_new ? APPEND(kernel->entries, kernel->n_entries) : &kernel->entries[i];
 }
 
+void imported_kernel_drop(struct imported *imported, const char *id) {
+  json_decref(imported->kernels[--imported->n_kernels].manifest);
+  json_object_del(imported->kernels_by_id, id);
+}
+
 struct imported_kernel *imported_external(struct imported *imported, json_t *manifest) {
   cleanup_free char *id = json_canonical(manifest);
   struct imported_kernel *kernel = imported_kernel_for(imported, id);
@@ -201,7 +211,7 @@ bool imported_entry_add(struct imported_kernel *kernel, json_t *key,
 
   json_decref(key);
   return error_set(error, "the key %.200s occurs twice: also in %.250s", id,
-                   json_string_value(json_object_get(entry->provenance, "source")));
+                   json_text(entry->provenance, "source"));
 }
 
 json_t *external_manifest(const char *name, json_t *key, const char *format, json_t *exports) {
@@ -299,11 +309,10 @@ bool cache_format_read(const struct cache_format *format, const struct import_re
 bool cache_format_find(const char *name, const struct cache_format **ret, struct error *error) {
   const char *known[64];
   size_t n = 0;
-  char cut[NAME_TEXT_SIZE];
   cleanup_text struct text names = {0};
 
   for (; cache_formats[n]; n++) {
-    if (strcmp(cache_formats[n]->name, name) == 0) {
+    if (string_equal(cache_formats[n]->name, name)) {
       *ret = cache_formats[n];
       return true;
     }
@@ -314,9 +323,9 @@ bool cache_format_find(const char *name, const struct cache_format **ret, struct
   }
 
   const char *nearest = name_nearest(name, known, n);
-  return error_set(error, "unknown format \"%s\"; %s%s%sthere are:%.*s",
-                   name_cut(name, strlen(name), cut), nearest ? "did you mean \"" : "",
-                   nearest ? nearest : "", nearest ? "\"? " : "", (int)names.size, names.bytes);
+  return error_set(error, "unknown format \"%s\"; %s%s%sthere are:%.*s", NAME_CUT(name),
+                   nearest ? "did you mean \"" : "", nearest ? nearest : "", nearest ? "\"? " : "",
+                   (int)names.size, names.bytes);
 }
 
 /* A tar in memory */

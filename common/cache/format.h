@@ -60,11 +60,11 @@ struct cache_files {
   json_t *by_path;                 /* the indices of the files that cache_files_add_once added */
 };
 void cache_files_release(struct cache_files *files);
-#define cleanup_cache_files __attribute__((cleanup(cache_files_release)))
+#define cleanup_cache_files cleanup_by(cache_files_release)
 
 /* Adds a file. Here and below, texts are copied and `bytes` is taken over. */
 void cache_files_add(struct cache_files *files, const char *path, char *bytes, size_t size);
-/* The same for a path that several winners may make: it is added once, and other bytes for it are
+/* Adds a path that several winners may make: it is added once, and other bytes for it are
  * refused. */
 must_check bool cache_files_add_once(struct cache_files *files, const char *path, char *bytes,
                                      size_t size, struct error *error);
@@ -79,6 +79,8 @@ void cache_files_skip(struct cache_files *files, const struct release_kernel *ke
 /* True when a file was written; else the error has the first reason to skip a winner. */
 must_check bool cache_files_any(const struct cache_files *files, const char *format,
                                 struct error *error);
+/* The canonical text of a value. */
+void cache_files_add_json(struct cache_files *files, const char *path, const json_t *json);
 void cache_files_variable(struct cache_files *files, const char *name, const char *path,
                           const char *literal);
 
@@ -139,7 +141,7 @@ struct imported {
   json_t *kernels_by_id; /* id: index */
 };
 void imported_release(struct imported *imported);
-#define cleanup_imported __attribute__((cleanup(imported_release)))
+#define cleanup_imported cleanup_by(imported_release)
 
 struct import_request {
   const struct cache_files *files;
@@ -152,10 +154,11 @@ struct import_request {
 struct imported_kernel *imported_kernel_for(struct imported *imported, const char *id);
 struct imported_entry *imported_entry_for(struct imported_kernel *kernel, const char *id,
                                           bool *ret_is_new);
-/* The same for an external kernel, whose id is its manifest, which is taken over. */
+/* Drops the kernel with this id, which is the last one that was added and has no entries. */
+void imported_kernel_drop(struct imported *imported, const char *id);
+/* The external kernel of a manifest, which is its id and is taken over. */
 struct imported_kernel *imported_external(struct imported *imported, json_t *manifest);
-/* The same for the entry of a key, which is taken over and refused when the kernel has an entry for
- * it. */
+/* A new entry for a key, which is taken over, and refused when the kernel has an entry for it. */
 must_check bool imported_entry_add(struct imported_kernel *kernel, json_t *key,
                                    struct imported_entry **ret_entry, struct error *error);
 
@@ -220,19 +223,8 @@ static inline char *path_folder(const char *path) {
     begin--;
   return xstrndup(begin, (size_t)(end - begin));
 }
-/* Adds a name to a set, a JSON object; false when it was there already. */
-static inline bool set_add(json_t *set, const char *name) {
-  bool is_new = !json_object_get(set, name);
-  json_put(set, name, json_true());
-  return is_new;
-}
-/* Replaces each of the characters `from`. Returns text. */
-static inline char *text_replace(char *text, const char *from, char to) {
-  for (char *c = text; *c; c++)
-    *c = strchr(from, *c) ? to : *c;
-  return text;
-}
-static inline bool name_is_in(const char *name, const char *const *names, size_t n) {
+#define name_is_in(name, names) name_is_among((name), (names), ARRAY_LENGTH(names))
+static inline bool name_is_among(const char *name, const char *const *names, size_t n) {
   for (size_t i = 0; i < n; i++)
     if (string_equal(name, names[i]))
       return true;

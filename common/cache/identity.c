@@ -62,10 +62,8 @@ static bool is_validator_text(const json_t *value) {
 }
 
 static bool validators_read(const json_t *json, struct identity *identity, struct error *error) {
-  json_t *tunableop = NULL, *validators = NULL, *pair;
-  char at[JSON_POINTER_SIZE];
+  json_t *tunableop = NULL, *validators = NULL;
   const char *list_at = "/tunableop/validators";
-  size_t i;
   if (!json_get_object(json, "", "tunableop", JSON_OPTIONAL, &tunableop, error))
     return false;
   if (!tunableop)
@@ -75,11 +73,12 @@ static bool validators_read(const json_t *json, struct identity *identity, struc
   if (json_array_size(validators) < 1 || json_array_size(validators) > VALIDATORS_MAX)
     return error_at(error, list_at, "\"validators\" must have 1 to %d pairs", VALIDATORS_MAX);
 
-  json_array_foreach (validators, i, pair)
+  json_elements (validators, i, pair)
     if (json_array_size(pair) != 2 || !is_validator_text(json_array_get(pair, 0)) ||
         !is_validator_text(json_array_get(pair, 1)))
-      return error_at(error, json_pointer_index(at, sizeof at, list_at, i),
-                      "a validator must be a pair of texts without commas and control characters");
+      return error_at(error, POINTER_INDEX(list_at, i),
+                      "a validator must be a pair of texts "
+                      "without commas and control characters");
 
   identity->validators = json_deep_copy(validators);
   return true;
@@ -96,9 +95,8 @@ static void index_add(json_t *by, const char *text, size_t index) {
 }
 
 static bool functions_read(const json_t *json, struct identity *identity, struct error *error) {
-  json_t *functions = NULL, *function;
-  char at[JSON_POINTER_SIZE], hash[DIGEST_TEXT_SIZE];
-  size_t i;
+  json_t *functions = NULL;
+  char at[JSON_POINTER_SIZE];
 
   identity->by_hash = json_object();
   identity->by_name = json_object();
@@ -109,14 +107,13 @@ static bool functions_read(const json_t *json, struct identity *identity, struct
     return error_at(error, "/functions", "an identity has at most %d functions", FUNCTIONS_MAX);
 
   identity->functions = xcalloc(json_array_size(functions) + 1, sizeof *identity->functions);
-  json_array_foreach (functions, i, function) {
+  json_elements (functions, i, function) {
     struct function_record *record = &identity->functions[i];
     if (!function_record_parse(function, record, error))
       return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/functions", i));
     identity->n_functions++;
     cleanup_free char *source = source_of(record);
-    index_add(identity->by_hash, record->has_kernel ? digest_format(&record->kernel, hash) : NULL,
-              i);
+    index_add(identity->by_hash, record->has_kernel ? DIGEST_TEXT(&record->kernel) : NULL, i);
     index_add(identity->by_name, record->name, i);
     index_add(identity->by_text, source, i);
   }
@@ -126,9 +123,7 @@ static bool functions_read(const json_t *json, struct identity *identity, struct
 
 bool identity_parse(const json_t *json, struct identity **ret, struct error *error) {
   cleanup_identity struct identity *identity = xcalloc(1, sizeof *identity);
-  json_t *variables = NULL, *value;
-  const char *name;
-  char at[JSON_POINTER_SIZE];
+  json_t *variables = NULL;
   int64_t version;
 
   if (!json_is_object(json))
@@ -139,9 +134,9 @@ bool identity_parse(const json_t *json, struct identity **ret, struct error *err
       !json_get_object(json, "", "variables", JSON_OPTIONAL, &variables, error))
     return false;
 
-  json_object_foreach (variables, name, value)
+  json_members (variables, name, value)
     if (!json_is_string(value))
-      return error_at(error, json_pointer_member(at, sizeof at, "/variables", name),
+      return error_at(error, POINTER_MEMBER("/variables", name),
                       "the value of a variable must be a string");
   identity->variables = json_deep_copy(variables);
 
@@ -172,12 +167,11 @@ void identity_free(struct identity *identity) {
 const struct function_record *identity_function(const struct identity *identity,
                                                 const struct digest *kernel, const char *name,
                                                 const struct function_record *packed) {
-  char hash[DIGEST_TEXT_SIZE];
   if (!identity)
     return NULL;
 
   cleanup_free char *source = packed ? source_of(packed) : NULL;
-  const json_t *index = json_object_get(identity->by_hash, digest_format(kernel, hash));
+  const json_t *index = json_object_get(identity->by_hash, DIGEST_TEXT(kernel));
   if (!index)
     index = json_object_get(identity->by_name, name);
   if (!index && source)

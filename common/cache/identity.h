@@ -40,7 +40,7 @@ struct identity {
 must_check bool identity_parse(const json_t *json, struct identity **ret, struct error *error);
 void identity_free(struct identity *identity);
 DEFINE_CLEANUP(struct identity *, cleanup_identity_free, identity_free)
-#define cleanup_identity __attribute__((cleanup(cleanup_identity_free)))
+#define cleanup_identity cleanup_by(cleanup_identity_free)
 
 /* The image's record of a wavetune kernel: by kernel hash, else by name, else by the text of the
  * function that `packed` (the build's record, or NULL) has; NULL when the image has none.

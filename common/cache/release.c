@@ -14,7 +14,7 @@ const char *cache_rule_name(enum cache_rule rule) { return cache_rule_names[rule
 
 bool cache_rule_parse(const char *name, enum cache_rule *ret_rule) {
   for (size_t i = 0; cache_rule_names[i]; i++)
-    if (strcmp(name, cache_rule_names[i]) == 0) {
+    if (string_equal(name, cache_rule_names[i])) {
       *ret_rule = (enum cache_rule)i;
       return true;
     }
@@ -148,7 +148,7 @@ json_t *release_diff(const struct release *from, const struct release *to) {
       same++;
     } else if (order == 0) {
       json_t *change = winner_to_json(&after, "to");
-      ALWAYS(json_object_set(change, "from", position_config(&before)) == 0);
+      json_put(change, "from", json_incref(position_config(&before)));
       json_push(changed, change);
     } else {
       json_push(order < 0 ? removed : added,
@@ -210,16 +210,14 @@ void release_builder_free(struct release_builder *builder) {
 
 static bool object_is_flat(const json_t *object, const char *what, const char *kernel,
                            struct error *error) {
-  const char *name;
-  json_t *value;
   if (!json_is_object(object))
     return error_set(error, "the %s of a winner of %.100s is not an object", what, kernel);
-  json_object_foreach ((json_t *)object, name, value)
+  json_members (object, name, value)
     if (json_is_object(value) || json_is_array(value))
-      return error_set(
-          error,
-          "\"%.64s\" in the %s of a winner of %.100s must be null, a boolean, a number or a string",
-          name, what, kernel);
+      return error_set(error,
+                       "\"%.64s\" in the %s of a winner of %.100s must be "
+                       "null, a boolean, a number or a string",
+                       name, what, kernel);
 
   return true;
 }
@@ -270,10 +268,10 @@ bool release_builder_add(struct release_builder *builder, const struct release_e
   for (size_t i = 0; i < entry->n_key_names; i++) {
     const char *name = entry->key_names[i];
     json_push(names, json_string(name));
-    ALWAYS(json_array_append(values, json_object_get(entry->key, name)) == 0);
+    json_push(values, json_incref(json_object_get(entry->key, name)));
   }
 
-  ALWAYS(json_object_set(config, "values", (json_t *)entry->config) == 0);
+  json_put(config, "values", json_incref((json_t *)entry->config));
   if (entry->has_ordinal) {
     json_put(config, "ordinal", json_integer((json_int_t)entry->ordinal));
     json_put(config, "space", json_digest_text(&entry->space));
@@ -317,7 +315,7 @@ static size_t texts_write(FILE *out, const char **texts, size_t n) {
   qsort(texts, n, sizeof *texts, texts_compare);
 
   for (size_t i = 0; i < n; i++) {
-    if (n_left && strcmp(texts[n_left - 1], texts[i]) == 0)
+    if (n_left && string_equal(texts[n_left - 1], texts[i]))
       continue;
     texts[n_left++] = texts[i];
     if (n_left > 1)
@@ -334,7 +332,7 @@ static size_t text_index(const char *text, const char **texts, size_t n) {
 }
 
 static void kernel_write(FILE *out, const struct entry *const *entries, size_t n) {
-  char digest[DIGEST_TEXT_SIZE], number[FLOAT_TEXT_SIZE];
+  char number[FLOAT_TEXT_SIZE];
   cleanup_free const char **configs = xcalloc(n, sizeof *configs),
                           **provenance = xcalloc(n, sizeof *provenance);
   for (size_t i = 0; i < n; i++) {
@@ -344,8 +342,7 @@ static void kernel_write(FILE *out, const struct entry *const *entries, size_t n
 
   fputs_unlocked("{\"configs\":[", out);
   size_t n_configs = texts_write(out, configs, n);
-  fprintf(out,
-          "],\"kernel\":\"%s\",\"key\":%s,\"name\":", digest_format(&entries[0]->kernel, digest),
+  fprintf(out, "],\"kernel\":\"%s\",\"key\":%s,\"name\":", DIGEST_TEXT(&entries[0]->kernel),
           entries[0]->key_names);
   json_canonical_write_string(out, entries[0]->name);
   fputs_unlocked(",\"provenance\":[", out);
@@ -381,11 +378,11 @@ bool release_builder_finish(const struct release_builder *builder, struct releas
     const struct entry *one = sorted[i - 1], *other = sorted[i];
     if (kernels_compare(one, other) != 0)
       continue;
-    if (strcmp(one->key_names, other->key_names) != 0)
+    if (!string_equal(one->key_names, other->key_names))
       return error_set(
           error, "winners of %.100s have keys %.150s and %.150s: a kernel has one list of names",
           one->name, one->key_names, other->key_names);
-    if (strcmp(one->key, other->key) == 0)
+    if (string_equal(one->key, other->key))
       return error_set(
           error, "two winners for kernel %.100s and key %.300s: a release has one for each key",
           one->name, one->key);

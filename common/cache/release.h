@@ -99,7 +99,7 @@ must_check bool release_take(char **bytes, size_t size, const struct digest *dig
                              struct release **ret_release, struct error *error);
 void release_free(struct release *release);
 DEFINE_CLEANUP(struct release *, cleanup_release_free, release_free)
-#define cleanup_release __attribute__((cleanup(cleanup_release_free)))
+#define cleanup_release cleanup_by(cleanup_release_free)
 
 /* The order in the bytes: of two kernels, and of two winners by their keys. */
 int release_kernel_compare(const struct release_kernel *a, const struct release_kernel *b);
@@ -144,7 +144,7 @@ must_check struct release_builder *release_builder_new(const struct environment 
                                                        const char *tag, enum regime regime);
 void release_builder_free(struct release_builder *builder);
 DEFINE_CLEANUP(struct release_builder *, cleanup_release_builder_free, release_builder_free)
-#define cleanup_release_builder __attribute__((cleanup(cleanup_release_builder_free)))
+#define cleanup_release_builder cleanup_by(cleanup_release_builder_free)
 
 /* Refuses what a release cannot hold: nested or missing key members, an empty name, a provenance
  * without origin. */

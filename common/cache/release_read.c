@@ -307,9 +307,8 @@ static bool digest_read(struct reader *reader, const char *member, struct digest
 
 static bool object_read(struct reader *reader, bool is_flat, json_t **ret) {
   cleanup_json json_t *json = NULL;
-  const char *text, *name;
+  const char *text;
   size_t size;
-  json_t *value;
   if (!scan_object(&reader->scan, &text, &size))
     return refuse(reader, "an object");
   if (!json_parse(text, size, &json, reader->error)) {
@@ -320,7 +319,7 @@ static bool object_read(struct reader *reader, bool is_flat, json_t **ret) {
   if (!text_is_canonical(reader, text, size, json))
     return false;
 
-  json_object_foreach (json, name, value) {
+  json_members (json, name, value) {
     char at[JSON_POINTER_SIZE];
     if (is_flat && (json_is_object(value) || json_is_array(value)))
       return error_at(reader->error, json_pointer_member(at, sizeof at, place(reader), name),
@@ -414,7 +413,7 @@ static bool provenance_read(struct reader *reader, struct release_kernel *kernel
 
   if (!object_read(reader, true, provenance))
     return false;
-  const char *origin = json_string_value(json_object_get(*provenance, "origin"));
+  const char *origin = json_text(*provenance, "origin");
   const json_t *build = json_object_get(*provenance, "build");
   while (origins[i] && !string_equal(origin, origins[i]))
     i++;
@@ -435,7 +434,7 @@ static bool key_name_read(struct reader *reader, struct release_kernel *kernel) 
   if (!text_read(reader, name))
     return false;
   for (size_t i = 0; i + 1 < kernel->n_key_names; i++)
-    if (strcmp(kernel->key_names[i], *name) == 0)
+    if (string_equal(kernel->key_names[i], *name))
       return error_at(reader->error, place(reader), "\"%.64s\" is in the key twice", *name);
   return true;
 }

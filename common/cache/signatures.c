@@ -22,8 +22,7 @@ static bool expires_read(const json_t *value, void *to, struct error *error) {
 }
 
 static json_t *expires_write(const void *at) {
-  char text[TIME_TEXT_SIZE];
-  return json_string(time_text_format(*(const int64_t *)at, text));
+  return json_string(TIME_TEXT(*(const int64_t *)at));
 }
 
 static bool expires_is_absent(const void *at) { return *(const int64_t *)at == 0; }
@@ -77,8 +76,7 @@ static bool signatures_read(const json_t *value, void *to, struct error *error) 
                      CHANNEL_SIGNATURES_MAX);
 
   for (size_t i = 0; i < signatures.n; i++) {
-    char pointer[JSON_POINTER_SIZE];
-    json_pointer_index(pointer, sizeof pointer, "", i);
+    const char *pointer = POINTER_INDEX("", i);
     if (!record_read(&channel_signature_record, json_array_get(value, i), pointer,
                      &signatures.all[i], error))
       return false;
@@ -226,7 +224,6 @@ bool channel_entry_verify(const struct channel_entry *entry, const struct truste
                           struct error *error) {
   const struct channel_signatures *signatures = &entry->signatures;
   const struct channel_signature *wrong = NULL;
-  char id[DIGEST_TEXT_SIZE];
   size_t size;
   cleanup_free char *bytes = channel_entry_signed_bytes(entry, &size);
 
@@ -240,13 +237,13 @@ bool channel_entry_verify(const struct channel_entry *entry, const struct truste
 
   if (wrong)
     error_set(error, "is not what key %s signed: it was changed on its way",
-              digest_format(&wrong->key, id));
+              DIGEST_TEXT(&wrong->key));
   else if (!signatures->n)
     error_set(error, "is not signed; `wavetune sign %s` signs it", entry->channel);
   else
     error_set(error, "is signed by %s%s, which is not trusted here (%zu other key%s)",
-              digest_format(&signatures->all[0].key, id), signatures->n > 1 ? " and others" : "",
-              keys->n, keys->n == 1 ? " is" : "s are");
+              DIGEST_TEXT(&signatures->all[0].key), signatures->n > 1 ? " and others" : "", keys->n,
+              keys->n == 1 ? " is" : "s are");
 
   return error_prefix(error, "the entry of channel \"%s\" at counter %" PRId64 " ", entry->channel,
                       entry->counter);
@@ -254,15 +251,12 @@ bool channel_entry_verify(const struct channel_entry *entry, const struct truste
 
 /* Kernels and builds */
 
-static const struct field code_signature_fields[] = {
-    RECORD_FIELD(DIGEST, struct code_signature, key, FIELD_REQUIRED),
-    {"signature", FIELD_CUSTOM, offsetof(struct code_signature, text), FIELD_REQUIRED,
-     .custom = &signature_text_field},
-    {"expires", FIELD_CUSTOM, offsetof(struct code_signature, expires_s), FIELD_OMITTED,
-     .custom = &expires_field},
-};
-static const struct record code_signature_record =
-    RECORD(NULL, struct code_signature, code_signature_fields);
+PRIVATE_RECORD(code_signature, struct code_signature,
+               RECORD_FIELD(DIGEST, struct code_signature, key, FIELD_REQUIRED),
+               {"signature", FIELD_CUSTOM, offsetof(struct code_signature, text), FIELD_REQUIRED,
+                .custom = &signature_text_field},
+               {"expires", FIELD_CUSTOM, offsetof(struct code_signature, expires_s), FIELD_OMITTED,
+                .custom = &expires_field});
 
 char *choices_signed_bytes(const struct digest *release, const struct digest *choices,
                            size_t *ret_size) {
@@ -307,12 +301,11 @@ bool code_signature_find(const struct signed_code *code, const json_t *signature
                          struct error *error) {
   enum { NONE, UNTRUSTED, EXPIRED, WRONG, VALID } found = NONE, state;
   struct code_signature best = {0}, signature;
-  char what[SIGNED_CODE_TEXT_SIZE], id[DIGEST_TEXT_SIZE], time[TIME_TEXT_SIZE];
-  const json_t *item;
+  char what[SIGNED_CODE_TEXT_SIZE];
   struct error ignored;
-  size_t i, size;
+  size_t size;
 
-  json_array_foreach (signatures, i, item) {
+  json_elements (signatures, i, item) {
     record_init(&code_signature_record, &signature);
     signature.expires_s = 0;
     if (!record_read_answer(&code_signature_record, item, "", &signature, &ignored))
@@ -336,7 +329,7 @@ bool code_signature_find(const struct signed_code *code, const json_t *signature
   }
 
   signed_code_format(code, what);
-  digest_format(&best.key, id);
+  const char *id = DIGEST_TEXT(&best.key);
 
   switch (found) {
   case NONE:
@@ -346,7 +339,7 @@ bool code_signature_find(const struct signed_code *code, const json_t *signature
                      id, keys->n, keys->n == 1 ? " is" : "s are");
   case EXPIRED:
     return error_set(error, "the signature of %s by %s expired at %s; sign it again", what, id,
-                     time_text_format(best.expires_s, time));
+                     TIME_TEXT(best.expires_s));
   case WRONG:
     return error_set(error,
                      "the signature of %s is not what key %s signed: it was changed on its way",

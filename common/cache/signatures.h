@@ -61,7 +61,7 @@ extern const struct field_custom expires_field, channel_signatures_field;
 must_check bool channel_entry_parse(const json_t *json, struct channel_entry *ret,
                                     struct error *error);
 void channel_entry_release(struct channel_entry *entry);
-#define cleanup_channel_entry __attribute__((cleanup(channel_entry_release)))
+#define cleanup_channel_entry cleanup_by(channel_entry_release)
 
 /* The signed members (and "signatures" when with_signatures); a new reference. */
 must_check json_t *channel_entry_to_json(const struct channel_entry *entry, bool with_signatures);

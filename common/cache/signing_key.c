@@ -19,9 +19,9 @@
 #define TRUSTED_MAX 64
 
 DEFINE_CLEANUP(BIO *, cleanup_bio_free, BIO_free_all)
-#define cleanup_bio __attribute__((cleanup(cleanup_bio_free)))
+#define cleanup_bio cleanup_by(cleanup_bio_free)
 DEFINE_CLEANUP(EVP_MD_CTX *, cleanup_context_free, EVP_MD_CTX_free)
-#define cleanup_context __attribute__((cleanup(cleanup_context_free)))
+#define cleanup_context cleanup_by(cleanup_context_free)
 
 void signing_key_release(struct signing_key *key) {
   EVP_PKEY_free(key->pkey);
@@ -51,7 +51,7 @@ static bool base64_decode(const char *text, uint8_t *ret, size_t size) {
     return false;
   EVP_EncodeBlock((unsigned char *)again, decoded, (int)size);
   memcpy(ret, decoded, size);
-  return strcmp(text, again) == 0;
+  return string_equal(text, again);
 }
 
 /* Writes the content of `from` to a new file. */
@@ -135,14 +135,14 @@ static bool key_parse(const char *path, const char *text, size_t size, bool only
   if (!pem_kind(path, text, size, kind, error))
     return false;
 
-  bool is_private = strcmp(kind, "PRIVATE KEY") == 0;
-  if (strcmp(kind, "ENCRYPTED PRIVATE KEY") == 0)
+  bool is_private = string_equal(kind, "PRIVATE KEY");
+  if (string_equal(kind, "ENCRYPTED PRIVATE KEY"))
     return error_set(
         error,
         "%s is encrypted with a passphrase, which cannot be typed here; `openssl pkey -in %s` "
         "writes it without",
         path, path);
-  if (!is_private && strcmp(kind, "PUBLIC KEY") != 0)
+  if (!is_private && !string_equal(kind, "PUBLIC KEY"))
     return error_set(
         error, "%s is a PEM file of \"%s\", not an Ed25519 key (\"PRIVATE KEY\" or \"PUBLIC KEY\")",
         path, kind);
@@ -216,7 +216,7 @@ static bool trusted_key_add(struct trusted_keys *keys, const char *path, struct 
 
 static int is_public_name(const struct dirent *entry) {
   size_t length = strlen(entry->d_name);
-  return length > 4 && entry->d_name[0] != '.' && strcmp(entry->d_name + length - 4, ".pub") == 0;
+  return length > 4 && entry->d_name[0] != '.' && string_equal(entry->d_name + length - 4, ".pub");
 }
 
 bool trusted_keys_add(struct trusted_keys *keys, const char *path, struct error *error) {

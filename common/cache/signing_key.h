@@ -27,7 +27,7 @@ must_check bool signing_key_create(const char *path, struct signing_key *ret, st
  * private key file that group or others can read is refused. */
 must_check bool signing_key_read(const char *path, struct signing_key *ret, struct error *error);
 void signing_key_release(struct signing_key *key);
-#define cleanup_signing_key __attribute__((cleanup(signing_key_release)))
+#define cleanup_signing_key cleanup_by(signing_key_release)
 
 /* A set of public keys: a file, or a folder whose *.pub files are read (at least one; at most
  * 64). */
@@ -44,7 +44,7 @@ must_check bool trusted_keys_add_all(struct trusted_keys *keys, const char *cons
 const struct signing_key *trusted_keys_find(const struct trusted_keys *keys,
                                             const struct digest *id);
 void trusted_keys_release(struct trusted_keys *keys);
-#define cleanup_trusted_keys __attribute__((cleanup(trusted_keys_release)))
+#define cleanup_trusted_keys cleanup_by(trusted_keys_release)
 
 /* A public key as base64 of its 32 raw bytes, for commands and answers. */
 #define PUBLIC_KEY_TEXT_SIZE 45

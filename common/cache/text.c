@@ -112,9 +112,9 @@ bool python_tuple_repr(const struct value *values, size_t n, char **ret_text, st
 }
 
 struct value python_value(const char *text) {
-  if (strcmp(text, "None") == 0)
+  if (string_equal(text, "None"))
     return value_none();
-  if (strcmp(text, "True") == 0 || strcmp(text, "False") == 0)
+  if (string_equal(text, "True") || string_equal(text, "False"))
     return value_bool(text[0] == 'T');
 
   /* strtod reads more than Python prints: white space, hexadecimal, "infinity". */
@@ -128,7 +128,7 @@ struct value python_value(const char *text) {
     return value_string(text);
 
   cleanup_free char *printed = value_format(value, false);
-  return strcmp(printed, text) == 0 ? value : value_string(text);
+  return string_equal(printed, text) ? value : value_string(text);
 }
 
 void strings_release(struct strings *strings) {

@@ -40,7 +40,7 @@ must_check static inline char *text_finish(struct text *text, size_t *ret_size) 
 }
 
 static inline void text_release(struct text *text) { free(text->bytes); }
-#define cleanup_text __attribute__((cleanup(text_release)))
+#define cleanup_text cleanup_by(text_release)
 
 /* A hash for tables of texts: FNV-1a. */
 static inline uint64_t text_hash(const char *bytes, size_t size) {
@@ -95,7 +95,7 @@ struct strings {
   char **all;
 };
 void strings_release(struct strings *strings);
-#define cleanup_strings __attribute__((cleanup(strings_release)))
+#define cleanup_strings cleanup_by(strings_release)
 
 /* The elements of a tuple of strings as its repr has them: "('16', 'torch.float16')". Anything else
  * is refused, with the column (1-based): other elements, other spacing, escapes that repr would not

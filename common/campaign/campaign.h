@@ -169,7 +169,7 @@ struct campaign_step {
   struct error reason;
 };
 void campaign_step_release(struct campaign_step *step);
-#define cleanup_campaign_step __attribute__((cleanup(campaign_step_release)))
+#define cleanup_campaign_step cleanup_by(campaign_step_release)
 
 /* Decides the next step when a stage has nothing left to measure. */
 void campaign_next(const struct campaign_facts *facts, struct campaign_step *ret_step);

@@ -171,7 +171,7 @@ bool code_object_parse(const void *bytes, size_t size, struct code_object **ret_
 
   /* A copy, because libelf needs bytes that it may write to and that are aligned. */
   cleanup_free char *copy = xmemdup(bytes, size);
-  __attribute__((cleanup(close_elf))) Elf *elf = elf_memory(copy, size);
+  cleanup_by(close_elf) Elf *elf = elf_memory(copy, size);
   struct elf_image image = {.elf = elf, .bytes = copy, .size = size};
   if (!elf || elf_kind(elf) != ELF_K_ELF || !gelf_getehdr(elf, &image.header))
     return refuse_damaged(error);
@@ -216,9 +216,8 @@ bool code_object_add_kernel(struct code_object *object, const char *name, size_t
 
   for (size_t i = 0; i < object->n_kernels; i++) {
     if (string_equal(object->kernels[i].name, json_string_value(text))) {
-      char cut[NAME_TEXT_SIZE];
       return error_set(error, "the code object has two kernels of the name \"%s\"",
-                       name_cut(name, length, cut));
+                       NAME_CUT_OF(name, length));
     }
   }
 
@@ -275,7 +274,6 @@ bool code_object_kernel(const struct code_object *object, const char *name,
     return error_set(error, "the code object has %zu kernels, name one of them: %s%s",
                      object->n_kernels, list, more);
 
-  char cut[NAME_TEXT_SIZE];
-  return error_set(error, "the code object has no kernel \"%s\", it has: %s%s",
-                   name_cut(name, strlen(name), cut), list, more);
+  return error_set(error, "the code object has no kernel \"%s\", it has: %s%s", NAME_CUT(name),
+                   list, more);
 }

@@ -74,7 +74,7 @@ must_check bool code_object_parse(const void *bytes, size_t size, struct code_ob
                                   struct error *error);
 void code_object_free(struct code_object *object);
 DEFINE_CLEANUP(struct code_object *, cleanup_code_object_free, code_object_free)
-#define cleanup_code_object __attribute__((cleanup(cleanup_code_object_free)))
+#define cleanup_code_object cleanup_by(cleanup_code_object_free)
 
 /* The kernel with this name (NULL: the only one), or an error that lists the names. */
 must_check bool code_object_kernel(const struct code_object *object, const char *name,

@@ -211,18 +211,15 @@ static const struct {
 
 static bool read_arguments(const json_t *list, const char *pointer, struct code_kernel *kernel,
                            struct error *error) {
-  const json_t *item;
-  size_t i;
   if (json_array_size(list) > CODE_ARGUMENTS_MAX)
     return error_at(error, pointer, "has %zu arguments, at most %d are read", json_array_size(list),
                     CODE_ARGUMENTS_MAX);
 
   kernel->arguments = xcalloc(json_array_size(list), sizeof *kernel->arguments);
-  json_array_foreach (list, i, item) {
+  json_elements (list, i, item) {
     struct code_argument argument = {0};
     const char *kind = NULL;
-    char at[JSON_POINTER_SIZE], text[NAME_TEXT_SIZE];
-    json_pointer_index(at, sizeof at, pointer, i);
+    const char *at = POINTER_INDEX(pointer, i);
 
     if (!json_is_object(item))
       return error_at(error, at, "must be a map");
@@ -232,7 +229,7 @@ static bool read_arguments(const json_t *list, const char *pointer, struct code_
         !json_get_string(item, at, ".value_kind", JSON_REQUIRED, &kind, error))
       return false;
 
-    name_cut(kind, strlen(kind), text);
+    const char *text = NAME_CUT(kind);
     if (text[0] == '\0' || strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(text))
       return error_at(error, at, "\"%s\" is no kind of argument", text);
     argument.kind = xstrdup(text);
@@ -270,10 +267,7 @@ static bool read_kernel(const json_t *json, const char *pointer, struct code_obj
   if (!json_get_array(json, pointer, ".args", JSON_NOT_NULL, &arguments, error))
     return false;
 
-  char at[JSON_POINTER_SIZE];
-  return !arguments ||
-         read_arguments(arguments, json_pointer_member(at, sizeof at, pointer, ".args"), kernel,
-                        error);
+  return !arguments || read_arguments(arguments, POINTER_MEMBER(pointer, ".args"), kernel, error);
 }
 
 /* The target id in "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-", or, as the LLVM of Triton 3.9
@@ -292,8 +286,7 @@ static const char *target_id_find(const char *full) {
 /* The target id without its features, which must agree with the ELF header. */
 static bool read_target(const struct elf_image *image, const char *text, struct code_object *object,
                         struct error *error) {
-  char full[NAME_TEXT_SIZE];
-  name_cut(text, strlen(text), full);
+  const char *full = NAME_CUT(text);
   const char *id = target_id_find(full);
   size_t length = id ? strcspn(id, ":") : 0;
   if (length == 0 || strspn(full, "abcdefghijklmnopqrstuvwxyz0123456789-_:+.") != strlen(full))
@@ -301,11 +294,10 @@ static bool read_target(const struct elf_image *image, const char *text, struct 
                     "must be like \"amdgcn-amd-amdhsa--gfx942\", is \"%s\"", full);
 
   cleanup_free char *target = xstrndup(id, length);
-  for (size_t i = 0; i < ARRAY_LENGTH(machs); i++) {
+  for (size_t i = 0; i < ARRAY_LENGTH(machs); i++)
     if (machs[i].mach == (image->header.e_flags & 0xff) && !string_equal(machs[i].name, target))
       return error_at(error, "/amdhsa.target", "states %s, the ELF header states %s", target,
                       machs[i].name);
-  }
 
   object->target = TAKE(target);
   object->target_full = xstrdup(full);
@@ -315,8 +307,7 @@ static bool read_target(const struct elf_image *image, const char *text, struct 
 static bool read_metadata(const struct elf_image *image, const msgpack_object *root,
                           struct code_object *object, struct error *error) {
   const char *target = NULL;
-  json_t *kernels = NULL, *kernel;
-  size_t i;
+  json_t *kernels = NULL;
   if (!note_to_json(root, &object->notes, error))
     return false;
   if (!json_is_object(object->notes))
@@ -326,10 +317,8 @@ static bool read_metadata(const struct elf_image *image, const msgpack_object *r
       !json_get_array(object->notes, "", "amdhsa.kernels", JSON_NOT_NULL, &kernels, error))
     return false;
 
-  json_array_foreach (kernels, i, kernel) {
-    char at[JSON_POINTER_SIZE];
-    if (!read_kernel(kernel, json_pointer_index(at, sizeof at, "/amdhsa.kernels", i), object,
-                     error))
+  json_elements (kernels, i, kernel) {
+    if (!read_kernel(kernel, POINTER_INDEX("/amdhsa.kernels", i), object, error))
       return false;
   }
 

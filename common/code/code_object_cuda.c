@@ -46,11 +46,9 @@ static uint32_t number_at(struct bytes_view view, size_t offset, size_t size) {
 /* A number that is stated twice must be the same. */
 static bool set_once(int64_t *field, int64_t value, const struct code_kernel *kernel,
                      const char *what, struct error *error) {
-  char cut[NAME_TEXT_SIZE];
   if (*field != CODE_UNKNOWN && *field != value)
-    return error_set(error, "kernel %s claims %lld and %lld %s",
-                     name_cut(kernel->name, strlen(kernel->name), cut), (long long)*field,
-                     (long long)value, what);
+    return error_set(error, "kernel %s claims %lld and %lld %s", NAME_CUT(kernel->name),
+                     (long long)*field, (long long)value, what);
   *field = value;
   return true;
 }
@@ -84,9 +82,8 @@ static bool read_entry_symbol(struct cubin *cubin, const GElf_Sym *symbol, const
     return false;
   if (!string_starts(section_name, ".text.") ||
       !string_equal(section_name + strlen(".text."), name) || kernel_in(cubin, symbol->st_shndx)) {
-    char cut[NAME_TEXT_SIZE];
     return error_set(error, "the cubin is damaged: kernel \"%s\" has no separate .text section",
-                     name_cut(name, strlen(name), cut));
+                     NAME_CUT(name));
   }
 
   if (!code_object_add_kernel(cubin->object, name, strlen(name), &kernel, error))
@@ -119,11 +116,10 @@ static bool read_kernels(struct cubin *cubin, struct error *error) {
       return error_set(error, "the cubin is damaged: its symbol table: %s", elf_errmsg(-1));
 
     GElf_Sym symbol;
-    for (int j = 0; gelf_getsym(cubin->symbols, j, &symbol); j++) {
+    for (int j = 0; gelf_getsym(cubin->symbols, j, &symbol); j++)
       if (GELF_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_other & SYMBOL_IS_ENTRY &&
           !read_entry_symbol(cubin, &symbol, &section, error))
         return false;
-    }
   }
 
   return cubin->symbols || error_set(error, "the cubin is damaged: it has no symbol table");
@@ -253,8 +249,7 @@ static bool read_sections(const struct cubin *cubin, struct error *error) {
   for (size_t i = 0; i < cubin->object->n_kernels; i++) {
     struct code_kernel *kernel = &cubin->object->kernels[i];
     struct code_resources *resources = &kernel->resources;
-    char cut[NAME_TEXT_SIZE];
-    name_cut(kernel->name, strlen(kernel->name), cut);
+    const char *cut = NAME_CUT(kernel->name);
     if (resources->vgprs == CODE_UNKNOWN)
       return error_set(error, "the cubin does not state how many registers kernel %s has", cut);
     if (resources->kernarg_bytes == CODE_UNKNOWN)

@@ -45,10 +45,9 @@ static void tools_add(struct tools *tools, const char *name) {
     return;
   }
 
-  if (glob(name, 0, NULL, &found) == 0) {
+  if (glob(name, 0, NULL, &found) == 0)
     for (size_t i = 0; i < found.gl_pathc; i++)
       tools_take(tools, xstrdup(found.gl_pathv[i]));
-  }
 
   globfree(&found);
 }
@@ -154,7 +153,7 @@ bool disassemble(const void *bytes, size_t size, char **ret_text, struct error *
         error, "these %zu bytes are no compiled GPU code, so they cannot be disassembled", size);
 
   bool is_cuda = ((const uint8_t *)bytes)[ELF_MACHINE_AT] == ELF_MACHINE_CUDA;
-  __attribute__((cleanup(tools_release))) struct tools tools = {0};
+  cleanup_by(tools_release) struct tools tools = {0};
   if (!find_tools(is_cuda, &tools, error))
     return false;
 
@@ -164,10 +163,9 @@ bool disassemble(const void *bytes, size_t size, char **ret_text, struct error *
 
   cleanup_free char *file = xasprintf("%s/code", folder);
   bool done = false;
-  if (file_write_atomically(file, bytes, size, 0600, error)) {
+  if (file_write_atomically(file, bytes, size, 0600, error))
     for (size_t i = 0; i < tools.n && !done; i++)
       done = tool_run(tools.paths[i], is_cuda, folder, file, ret_text, error);
-  }
 
   struct error ignored; /* a folder that cannot be removed does not change the result */
   (void)!folder_remove(folder, &ignored);

@@ -81,10 +81,9 @@ static const struct gpu_target targets[] = {
 
 const struct gpu_target *gpu_target_find(const char *arch) {
   size_t length = strcspn(arch, ":");
-  for (size_t i = 0; i < ARRAY_LENGTH(targets); i++) {
+  for (size_t i = 0; i < ARRAY_LENGTH(targets); i++)
     if (strlen(targets[i].arch) == length && strncmp(targets[i].arch, arch, length) == 0)
       return &targets[i];
-  }
   return NULL;
 }
 

@@ -78,8 +78,7 @@ static bool origin_find(struct writer *writer, const struct release_kernel *kern
     return error_set(error, "its record has no closure of the function: pack it again, or record "
                             "the image again");
 
-  return tuning_key_bind(origin->record, manifest, (const char *const *)kernel->key_names,
-                         kernel->n_key_names, &origin->key, error);
+  return tuning_key_bind(origin->record, manifest, KEY_NAMES(kernel), &origin->key, error);
 }
 
 /* Adds a variant's signature to the function's launchers, once. */
@@ -113,7 +112,7 @@ static const char *code_write(struct writer *writer, json_t *function, const str
   const json_t *specialisation;
   for (size_t i = 0; (specialisation = build_specialisation(build, variant, i)); i++) {
     const json_t *cache = build_cache(specialisation, config);
-    const char *folder = json_string_value(json_object_get(cache, "folder"));
+    const char *folder = json_text(cache, "folder");
     if (!i || folder)
       launcher_write(function, specialisation);
     if (!i)
@@ -135,13 +134,12 @@ static bool winner_write(struct writer *writer, const struct release_kernel *ker
   const json_t *config = kernel->configs[winner->config].values;
   const json_t *spent_s =
       json_object_get(kernel->provenance[winner->provenance], "spent_device_seconds");
-  char closure[DIGEST_TEXT_SIZE];
   cleanup_json json_t *own = json_array();
 
   if (!tuning_key_texts(&origin->key, key->values, own, error))
     return false;
 
-  digest_format(&origin->record->closure, closure);
+  const char *closure = DIGEST_TEXT(&origin->record->closure);
   cleanup_free char *text = json_canonical(own), *id = xasprintf("%s %s", closure, text);
   if (!set_add(writer->keys, id))
     return error_set(error, "another winner of the release has the same key of the autotuner for "
@@ -215,10 +213,8 @@ static bool choices_render(const struct render_request *request, struct cache_fi
                 regime_name(release->regime), "release", digest_format(&release->digest, digest),
                 "tag", release->tag, "version", CHOICES_VERSION);
   ALWAYS(document != NULL);
-  if (json_object_size(keys) > 0) {
-    char *text = json_canonical(document);
-    cache_files_add(ret, "choices.json", text, strlen(text));
-  }
+  if (json_object_size(keys) > 0)
+    cache_files_add_json(ret, "choices.json", document);
 
   cache_files_variable(ret, "WAVETUNE_CACHE", "", NULL);
   return cache_files_any(ret, "choices", error);

@@ -60,21 +60,19 @@ static bool hashes_take(struct function *function, struct error *error) {
 
   text_add(&configs, "", 1);
   const char *const hashed[DEJAVU_PARTS] = {
-      [DEJAVU_AUTOTUNE_CONFIG] =
-          json_string_value(json_object_get(record->dejavu, "search_parameters")),
+      [DEJAVU_AUTOTUNE_CONFIG] = json_text(record->dejavu, "search_parameters"),
       [DEJAVU_CODE_VERSION] = record->source_sha256,
       [DEJAVU_TUNE_FEATURES] = keys,
       [DEJAVU_KERNEL_CONFIGS] = record->n_configs ? configs.bytes : NULL};
 
   for (enum dejavu_part i = DEJAVU_AUTOTUNE_CONFIG; i <= DEJAVU_KERNEL_CONFIGS; i++) {
     char computed[DEJAVU_HASH_SIZE];
-    const char *name = dejavu_part_names[i],
-               *stated = json_string_value(json_object_get(record->dejavu, name));
+    const char *name = dejavu_part_names[i], *stated = json_text(record->dejavu, name);
     if (!stated && !hashed[i])
       return error_set(error, "the record has no %s", name);
     if (hashed[i])
       dejavu_hash(hashed[i], computed);
-    if (stated && hashed[i] && strcmp(stated, computed) != 0)
+    if (stated && hashed[i] && !string_equal(stated, computed))
       return error_set(
           error, "the record's %s is not the hash of the text that the record has for it", name);
     function->path.parts[i] = xstrdup(stated ? stated : computed);
@@ -86,8 +84,7 @@ static bool hashes_take(struct function *function, struct error *error) {
 static bool function_from_record(const struct dejavu_path *storage,
                                  const struct function_record *record, struct function *function,
                                  struct error *error) {
-  const char *triton = storage->parts[DEJAVU_TRITON],
-             *layout = json_string_value(json_object_get(record->dejavu, "layout"));
+  const char *triton = storage->parts[DEJAVU_TRITON], *layout = json_text(record->dejavu, "layout");
   char **parts = function->path.parts;
 
   if (!record->dejavu)
@@ -116,7 +113,7 @@ static bool function_from_record(const struct dejavu_path *storage,
     json_array_append_new(function->keys, json_string(record->key_names[i]));
   function->timings = dejavu_timings_data(record->dejavu, "rep", "warmup", "use_cuda_graph");
   function->evaluated = (int64_t)record->n_configs;
-  function->ignore_dtypes = json_is_true(json_object_get(record->dejavu, "ignore_dtypes"));
+  function->ignore_dtypes = json_flag(record->dejavu, "ignore_dtypes");
   function->all_three =
       json_array_size(json_object_get(record->dejavu, "quantiles")) == RELEASE_MS_MAX;
 
@@ -173,7 +170,7 @@ static bool function_from_exports(const struct dejavu_path *storage, const json_
   }
 
   for (enum dejavu_part part = 0; part < DEJAVU_PARTS; part++) {
-    const char *text = json_string_value(json_object_get(exports, dejavu_part_names[part]));
+    const char *text = json_text(exports, dejavu_part_names[part]);
     if (text && (part == DEJAVU_LAYOUT || part == DEJAVU_FUNCTION || dejavu_part_is_hash(part)))
       function->path.parts[part] = xstrdup(text);
   }
@@ -192,7 +189,7 @@ static bool packed_record(const struct render_request *request, const struct rel
                           struct function *function, bool *ret_found, struct error *error) {
   const struct cache_source *source = request->source;
   for (size_t i = 0; i < kernel->n_provenance && source->build && source->kernel; i++) {
-    const char *text = json_string_value(json_object_get(kernel->provenance[i], "build"));
+    const char *text = json_text(kernel->provenance[i], "build");
     const struct build *build = NULL;
     struct digest digest;
     if (!text || !digest_parse(text, &digest))
@@ -245,7 +242,7 @@ static bool function_find(const struct render_request *request, const struct dej
 
   char *const *stored = storage->parts, **parts = function->path.parts;
   const enum dejavu_part *layout;
-  if (stored[DEJAVU_LAYOUT] && strcmp(stored[DEJAVU_LAYOUT], parts[DEJAVU_LAYOUT]) != 0)
+  if (stored[DEJAVU_LAYOUT] && !string_equal(stored[DEJAVU_LAYOUT], parts[DEJAVU_LAYOUT]))
     return error_set(
         error, "the table is of %.40s, and the image reads %.40s, which hashes in another way",
         parts[DEJAVU_LAYOUT], stored[DEJAVU_LAYOUT]);
@@ -358,7 +355,7 @@ static char *config_make(const struct function *function, const json_t *config,
     return NULL;
   if (function->record) {
     cleanup_free char *normal = config_text_normal(config, function->path.parts[DEJAVU_TRITON]);
-    const char *text = json_string_value(json_object_get(function->configs, normal));
+    const char *text = json_text(function->configs, normal);
     if (!text)
       error_set(error, "the config is not one of those that the function is decorated with");
     return text ? json_quoted(text) : NULL;
@@ -366,12 +363,10 @@ static char *config_make(const struct function *function, const json_t *config,
 
   /* All members, in the order that the table's configs have. */
   cleanup_json json_t *ordered = json_object(), *left = json_copy((json_t *)config);
-  json_t *name;
-  size_t i;
   if (json_is_null(json_object_get(left, "ir_override")))
     json_object_del(left, "ir_override"); /* dejavu would pass it to the kernel */
 
-  json_array_foreach (function->order, i, name) {
+  json_elements (function->order, i, name) {
     const char *text = json_is_string(name) ? json_string_value(name) : "";
     json_t *value = json_object_get(left, text);
     if (value) {
@@ -423,9 +418,7 @@ static bool key_bind(struct writer *writer, struct error *error) {
   struct tuning_key *elements = &writer->elements;
 
   if (function->record) {
-    if (!tuning_key_bind(function->record, function->manifest,
-                         (const char *const *)kernel->key_names, kernel->n_key_names, elements,
-                         error))
+    if (!tuning_key_bind(function->record, function->manifest, KEY_NAMES(kernel), elements, error))
       return false;
   } else {
     elements->parts = xcalloc(kernel->n_key_names + 1, sizeof *elements->parts);
@@ -507,8 +500,7 @@ static bool entry_add(struct writer *writer, const struct release_winner *winner
   struct table *table = writer->table;
   const struct release_kernel *kernel = writer->kernel;
   const char *config = writer->configs[winner->config],
-             *text = json_string_value(
-                 json_object_get(kernel->provenance[winner->provenance], "config"));
+             *text = json_text(kernel->provenance[winner->provenance], "config");
   cleanup_free char *kept = NULL;
 
   if (text && !writer->function->record) {
@@ -556,14 +548,13 @@ static bool entry_add(struct writer *writer, const struct release_winner *winner
 /* Adds bench time: the job's, for each of `n` winners that a job chose, and the largest total of
  * each imported file, once. */
 static void totals_add(struct table *table, const json_t *provenance, size_t n) {
-  const char *source = json_string_value(json_object_get(provenance, "source"));
+  const char *source = json_text(provenance, "source");
   json_t *total = json_object_get(provenance, "total_bench_time_s");
   int64_t evaluated = json_integer_value(json_object_get(provenance, "evaluated_configs"));
 
   if (evaluated > table->evaluated)
     table->evaluated = evaluated;
-  table->tuned_s +=
-      (double)n * json_number_value(json_object_get(provenance, "spent_device_seconds"));
+  table->tuned_s += (double)n * json_number(provenance, "spent_device_seconds");
   if (!source || !json_is_number(total))
     return;
 
@@ -576,7 +567,7 @@ static bool kernel_add(struct rendering *rendering, const struct placed *placed,
                        struct error *error) {
   const struct release_kernel *kernel = placed->kernel;
   struct table *table = &rendering->table;
-  __attribute__((cleanup(writer_release))) struct writer writer = {
+  cleanup_by(writer_release) struct writer writer = {
       .kernel = kernel,
       .function = placed->function,
       .table = table,
@@ -614,12 +605,10 @@ static bool kernel_add(struct rendering *rendering, const struct placed *placed,
 }
 
 static json_t *table_total(const struct table *table) {
-  const char *source;
-  json_t *total;
   double sum = 0;
   if (!table->tuned_s && json_object_size(table->totals) == 1) /* as it was, int or float */
     return json_incref(json_object_iter_value(json_object_iter(table->totals)));
-  json_object_foreach (table->totals, source, total)
+  json_members (table->totals, source, total)
     sum += json_number_value(total);
   /* A sum of decimal fractions, without the digits that binary ones add. */
   return json_real(table->tuned_s ? round((sum + table->tuned_s) * 1e6) / 1e6 : sum);
@@ -706,8 +695,7 @@ static bool storage_find(const struct render_request *request, struct dejavu_pat
 static bool dejavu_render(const struct render_request *request, struct cache_files *ret,
                           struct error *error) {
   const struct release *release = request->release;
-  __attribute__((cleanup(rendering_release))) struct rendering rendering = {.request = request,
-                                                                            .files = ret};
+  cleanup_by(rendering_release) struct rendering rendering = {.request = request, .files = ret};
   struct table *table = &rendering.table;
   struct error why;
 
@@ -741,7 +729,7 @@ static bool dejavu_render(const struct render_request *request, struct cache_fil
     text_set_clear(&table->seen);
     json_decref(table->totals);
     table->totals = json_object();
-    for (; placed < end && strcmp(placed->path, path) == 0; placed++)
+    for (; placed < end && string_equal(placed->path, path); placed++)
       if (!kernel_add(&rendering, placed, &why))
         cache_files_skip(ret, placed->kernel, NULL, why.message);
     if (table->n_entries)
@@ -753,7 +741,7 @@ static bool dejavu_render(const struct render_request *request, struct cache_fil
   return cache_files_any(ret, "dejavu", error);
 }
 
-static bool is_table(const char *path) { return strcmp(path_name(path), "cache.json") == 0; }
+static bool is_table(const char *path) { return string_equal(path_name(path), "cache.json"); }
 
 const struct cache_format format_dejavu = {
     .name = "dejavu",

@@ -53,7 +53,7 @@ struct dejavu_path {
   char *parts[DEJAVU_PARTS]; /* NULL: the layout has none */
 };
 void dejavu_path_release(struct dejavu_path *path);
-#define cleanup_dejavu_path __attribute__((cleanup(dejavu_path_release)))
+#define cleanup_dejavu_path cleanup_by(dejavu_path_release)
 
 /* The text of a path; each part that the layout has must be set and valid, and no other. */
 must_check bool dejavu_path_format(const struct dejavu_path *path, char **ret_text,

@@ -87,8 +87,8 @@ static bool part_is_safe(const char *part) {
   for (const char *c = part; *c; c++)
     if ((unsigned char)*c < 0x20 || *c == 0x7f || *c == '/')
       return false;
-  return json_can_hold(part) && size > 0 && size <= PART_MAX && strcmp(part, ".") != 0 &&
-         strcmp(part, "..") != 0;
+  return json_can_hold(part) && size > 0 && size <= PART_MAX && !string_equal(part, ".") &&
+         !string_equal(part, "..");
 }
 
 static bool hash_is_valid(const char *text) {
@@ -213,9 +213,7 @@ bool dejavu_path_format(const struct dejavu_path *path, char **ret_text, struct 
     const char *name = path->parts[*part];
     if (!part_is_safe(name) || (dejavu_part_is_hash(*part) && !hash_is_valid(name)))
       return error_set(error, "\"%.100s\" cannot be a part of a path", name);
-    char *longer = xasprintf("%s%s%s/", text, prefixes[*part], name);
-    free(text);
-    text = longer;
+    text_append(&text, "%s%s/", prefixes[*part], name);
   }
 
   *ret_text = xasprintf("%scache.json", text);
@@ -233,8 +231,7 @@ char *dejavu_signature_function(const char *signature) {
 
 char *dejavu_hash(const char *text, char hash[DEJAVU_HASH_SIZE]) {
   struct digest digest = digest_of(text, strlen(text));
-  char formatted[DIGEST_TEXT_SIZE];
-  memcpy(hash, digest_format(&digest, formatted) + strlen("sha256:"), DEJAVU_HASH_SIZE);
+  memcpy(hash, DIGEST_TEXT(&digest) + strlen("sha256:"), DEJAVU_HASH_SIZE);
   return hash;
 }
 
@@ -249,7 +246,7 @@ json_t *dejavu_timings_data(const json_t *object, const char *rep, const char *w
   return json_pack("{s:o, s:o, s:b}", "rep_t_ms",
                    json_is_number(rep_ms) ? json_incref(rep_ms) : json_integer(100), "warmup_t_ms",
                    json_is_number(warmup_ms) ? json_incref(warmup_ms) : json_integer(25),
-                   "cuda_graphs", json_is_true(json_object_get(object, graphs)));
+                   "cuda_graphs", json_flag(object, graphs));
 }
 
 /* What dejavu restores */
@@ -279,18 +276,18 @@ static bool restores_member(const char *name, const json_t *value, struct error 
   static const char *const integers[] = {"num_warps", "num_stages", "num_ctas"};
   bool is_integer = json_is_integer(value), is_boolean = json_is_boolean(value);
 
-  if (name_is_in(name, integers, ARRAY_LENGTH(integers)))
+  if (name_is_in(name, integers))
     return is_integer || error_set(error, "%s must be an integer", name);
-  if (strcmp(name, "maxnreg") == 0)
+  if (string_equal(name, "maxnreg"))
     return is_integer || json_is_null(value) ||
            error_set(error, "maxnreg must be an integer or None");
-  if (strcmp(name, "enable_warp_specialization") == 0)
+  if (string_equal(name, "enable_warp_specialization"))
     return is_boolean || error_set(error, "%s must be a boolean", name);
-  if (strcmp(name, "enable_persistent") == 0)
+  if (string_equal(name, "enable_persistent"))
     return json_is_false(value) || error_set(error, "dejavu does not restore enable_persistent");
-  if (strcmp(name, "ir_override") == 0)
+  if (string_equal(name, "ir_override"))
     return json_is_null(value) || error_set(error, "dejavu does not restore ir_override");
-  if (strcmp(name, "pre_hook") == 0 || strstr(name, ", ") || strstr(name, ": ") || !name[0])
+  if (string_equal(name, "pre_hook") || strstr(name, ", ") || strstr(name, ": ") || !name[0])
     return error_set(error, "\"%.60s\" is not a name of a parameter for dejavu", name);
   if (is_integer || is_boolean)
     return true;
@@ -309,10 +306,8 @@ static bool restores_member(const char *name, const json_t *value, struct error 
 }
 
 bool dejavu_restores_config(const json_t *config, struct error *error) {
-  const char *name;
-  json_t *value;
   bool ok = json_object_size(config) > 0 || error_set(error, "it has no members");
-  json_object_foreach ((json_t *)config, name, value)
+  json_members (config, name, value)
     ok = ok && restores_member(name, value, error);
   return ok || error_prefix(error, "dejavu would not restore the config: ");
 }
@@ -360,19 +355,17 @@ static void table_release(struct table *table) {
 }
 
 static bool keys_check(const struct table *table, struct error *error) {
-  size_t i;
-  json_t *key;
-  char at[JSON_POINTER_SIZE], hash[DEJAVU_HASH_SIZE];
+  char hash[DEJAVU_HASH_SIZE];
   const char *features = table->path.parts[DEJAVU_TUNE_FEATURES];
   if (json_array_size(table->keys) > KEY_MEMBERS_MAX)
     return error_at(error, "/keys", "more than %d names", KEY_MEMBERS_MAX);
 
-  json_array_foreach (table->keys, i, key)
+  json_elements (table->keys, i, key)
     if (!json_string_length(key) || json_string_length(key) > IDENTIFIER_MAX)
-      return error_at(error, json_pointer_index(at, sizeof at, "/keys", i),
-                      "a name must be a string of 1 to %d bytes", IDENTIFIER_MAX);
+      return error_at(error, POINTER_INDEX("/keys", i), "a name must be a string of 1 to %d bytes",
+                      IDENTIFIER_MAX);
 
-  if (table->keys && features && strcmp(dejavu_names_hash(table->keys, hash), features) != 0)
+  if (table->keys && features && !string_equal(dejavu_names_hash(table->keys, hash), features))
     return error_at(error, "/keys",
                     "the folder tune_features-%.12s… is of other names: theirs is %.12s…", features,
                     hash);
@@ -474,11 +467,9 @@ static char *member_name(const json_t *names, const char *name, size_t index) {
                                 : xasprintf("key_%zu", index);
 
   for (size_t i = 0; i < json_array_size(names); i++) {
-    if (strcmp(json_string_value(json_array_get(names, i)), text) != 0)
+    if (!string_equal(json_string_value(json_array_get(names, i)), text))
       continue;
-    char *longer = xasprintf("%s_", text);
-    free(text);
-    text = longer;
+    text_append(&text, "_");
     i = (size_t)-1;
   }
 
@@ -567,14 +558,13 @@ static bool key_make(const struct table *table, const struct imported_kernel *ke
 /* The config as a point of a space: without the fields that Config adds. */
 static json_t *mapped_config(const json_t *config, const char *triton) {
   static const char *const tuned[] = {"num_warps", "num_stages"};
-  json_t *mapped = json_object(), *value;
-  const char *name;
+  json_t *mapped = json_object();
 
-  json_object_foreach ((json_t *)config, name, value) {
+  json_members (config, name, value) {
     struct value standard;
     cleanup_json json_t *standard_json =
         config_field(name, triton, &standard) ? value_to_json(standard) : NULL;
-    if (name_is_in(name, tuned, ARRAY_LENGTH(tuned)) || !json_equal(value, standard_json))
+    if (name_is_in(name, tuned) || !json_equal(value, standard_json))
       json_object_set(mapped, name, value);
   }
 
@@ -583,13 +573,12 @@ static json_t *mapped_config(const json_t *config, const char *triton) {
 
 static bool timing_read(const struct table *table, const char *key, struct imported_entry *entry,
                         struct error *error) {
-  char at[JSON_POINTER_SIZE];
   const json_t *timing = json_object_get(table->timings, key);
   size_t n = json_array_size(timing),
          n_labels = json_array_size(json_object_get(table->timings_data, "labels"));
   if (!timing)
     return true;
-  json_pointer_member(at, sizeof at, "/timings", key);
+  const char *at = POINTER_MEMBER("/timings", key);
   if ((n != 1 && n != RELEASE_MS_MAX) || (n_labels && n != n_labels))
     return error_at(error, at, "a timing must be a list of 1 or %d numbers, one for each label",
                     RELEASE_MS_MAX);
@@ -640,10 +629,8 @@ static bool entry_read(struct table *table, const char *key_text, const json_t *
  * refused with their entries. */
 static void order_find(struct table *table) {
   cleanup_free char *least = NULL;
-  const char *key;
-  json_t *text;
 
-  json_object_foreach (table->cache, key, text) {
+  json_members (table->cache, key, text) {
     cleanup_json json_t *config = NULL;
     struct error ignored;
     if (!json_is_string(text) || !config_text_parse(json_string_value(text), &config, &ignored))
@@ -661,26 +648,20 @@ static void order_find(struct table *table) {
 
 bool dejavu_read(const struct import_request *request, const struct cache_file *file,
                  struct imported *imported, struct error *error) {
-  __attribute__((cleanup(table_release))) struct table table = {.registered = request->kernel,
-                                                                .imported = imported};
-  const char *key;
-  json_t *value;
-  char at[JSON_POINTER_SIZE];
+  cleanup_by(table_release) struct table table = {.registered = request->kernel,
+                                                  .imported = imported};
   if (!table_read(file, &table, error) ||
       !imported_set_environment(imported, environment_of(&table.path), error))
     return false;
 
   order_find(&table);
 
-  json_object_foreach (table.cache, key, value)
+  json_members (table.cache, key, value)
     if (!entry_read(&table, key, value, error))
-      return error->pointer[0]
-                 ? false
-                 : error_pointer_prefix(error, json_pointer_member(at, sizeof at, "/cache", key));
+      return error->pointer[0] ? false : error_pointer_prefix(error, POINTER_MEMBER("/cache", key));
 
-  json_object_foreach (table.timings, key, value)
+  json_members (table.timings, key, value)
     if (!json_object_get(table.cache, key))
-      return error_at(error, json_pointer_member(at, sizeof at, "/timings", key),
-                      "\"cache\" has no such key");
+      return error_at(error, POINTER_MEMBER("/timings", key), "\"cache\" has no such key");
   return true;
 }

@@ -27,7 +27,7 @@ static const char nested[] = "extra_options";
 static bool is_other(const char *name) {
   static const char *const others[] = {"configs_hash", "found_by_coordesc", "time_taken_ms",
                                        "triton_cache_hash", nested};
-  return name_is_in(name, others, ARRAY_LENGTH(others));
+  return name_is_in(name, others);
 }
 
 static bool is_word(const char *text, size_t size, const char *others) {
@@ -43,7 +43,7 @@ static bool is_place(const char *place) {
   if (folder > 64 || place[folder] != '/' || !is_word(place, folder, "_-"))
     return false;
   const char *name = place + folder + 1;
-  return strspn(name, "0123456789abcdef") == 64 && strcmp(name + 64, suffix) == 0;
+  return strspn(name, "0123456789abcdef") == 64 && string_equal(name + 64, suffix);
 }
 
 /* The last two parts of a path. */
@@ -60,8 +60,8 @@ static bool winner_render(const struct release_kernel *kernel, const struct rele
   const json_t *config = kernel->configs[winner->config].values,
                *provenance = kernel->provenance[winner->provenance];
   cleanup_json json_t *key = release_key_object(kernel, winner), *object = json_object();
-  const char *place = json_string_value(json_object_get(key, "file"));
-  const char *members = json_string_value(json_object_get(provenance, "members"));
+  const char *place = json_text(key, "file");
+  const char *members = json_text(provenance, "members");
 
   if (!place || !is_place(place))
     return error_set(error, "its key does not name a file of Inductor");
@@ -75,14 +75,14 @@ static bool winner_render(const struct release_kernel *kernel, const struct rele
     next = strchr(name, ',');
     if (next)
       *next++ = '\0';
-    json_t *value = json_object_get(strcmp(name, "configs_hash") == 0 ? key
-                                    : is_other(name)                  ? provenance
-                                                                      : config,
+    json_t *value = json_object_get(string_equal(name, "configs_hash") ? key
+                                    : is_other(name)                   ? provenance
+                                                                       : config,
                                     name);
     if (!value)
       return error_set(error, "neither its config nor its provenance has \"%.60s\"", name);
-    if (strcmp(name, nested) != 0) {
-      ALWAYS(json_object_set(object, name, value) == 0);
+    if (!string_equal(name, nested)) {
+      json_put(object, name, json_incref(value));
       continue;
     }
     const char *text = json_string_value(value);
@@ -127,9 +127,8 @@ static bool is_table(const char *path) { return string_ends(path, suffix); }
 
 static bool inductor_read(const struct import_request *request, const struct cache_file *file,
                           struct imported *imported, struct error *error) {
-  const char *place = place_of(file->path), *configs_hash = NULL, *name;
+  const char *place = place_of(file->path), *configs_hash = NULL;
   cleanup_json json_t *json = NULL;
-  json_t *value;
   bool coordesc, is_new;
   int64_t number;
 
@@ -165,20 +164,19 @@ static bool inductor_read(const struct import_request *request, const struct cac
   entry->provenance = json_pack("{s:s, s:s}", "source", file->path, "members", order);
 
   entry->config = json_object();
-  json_object_foreach (json, name, value) {
-    char at[JSON_POINTER_SIZE];
-    json_pointer_member(at, sizeof at, "", name);
+  json_members (json, name, value) {
+    const char *at = POINTER_MEMBER("", name);
     if (strlen(name) > 100 || !is_word(name, strlen(name), "_"))
       return error_at(error, at, "a member's name must have 1 to 100 letters, digits and _");
-    if (strcmp(name, nested) == 0) {
+    if (string_equal(name, nested)) {
       cleanup_free char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
       json_put(entry->provenance, name, json_string(text));
       continue;
     }
     if (!scalar_check(value, at, error))
       return false;
-    if (strcmp(name, "configs_hash") != 0)
-      ALWAYS(json_object_set(is_other(name) ? entry->provenance : entry->config, name, value) == 0);
+    if (!string_equal(name, "configs_hash"))
+      json_put(is_other(name) ? entry->provenance : entry->config, name, json_incref(value));
   }
 
   return true; /* the config is not empty: it has num_warps */

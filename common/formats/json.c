@@ -45,7 +45,6 @@ static void kernel_write(struct text *text, const struct release_kernel *kernel,
   size_t n = kernel->n_key_names;
   cleanup_free struct named *members = xcalloc(n + 1, sizeof *members);
   cleanup_free struct slice *slices = xcalloc(n + 1, sizeof *slices);
-  char digest[DIGEST_TEXT_SIZE];
   for (size_t i = 0; i < n; i++) {
     cleanup_json json_t *name = json_string(kernel->key_names[i]);
     cleanup_free char *quoted = json_canonical(name);
@@ -75,7 +74,7 @@ static void kernel_write(struct text *text, const struct release_kernel *kernel,
   }
 
   text_add_string(text, "],\"kernel\":\"");
-  text_add_string(text, digest_format(&kernel->hash, digest));
+  text_add_string(text, DIGEST_TEXT(&kernel->hash));
   text_add_string(text, "\"}");
 
   for (size_t i = 0; i < n; i++)
@@ -94,8 +93,8 @@ static bool json_render(const struct render_request *request, struct cache_files
 
   for (size_t i = 0; i < n; i++) {
     const char *name = kernels[i].name;
-    bool is_shared = (i && strcmp(kernels[i - 1].name, name) == 0) ||
-                     (i + 1 < n && strcmp(kernels[i + 1].name, name) == 0);
+    bool is_shared = (i && string_equal(kernels[i - 1].name, name)) ||
+                     (i + 1 < n && string_equal(kernels[i + 1].name, name));
     char *own = is_shared ? xasprintf("%s@%.12s", name,
                                       digest_format(&kernels[i].hash, digest) + strlen("sha256:"))
                           : xstrdup(name);
@@ -134,15 +133,13 @@ static bool json_render(const struct render_request *request, struct cache_files
 /* A key or a config: members are scalars. A new reference. */
 static bool flat_read(const json_t *entry, const char *at, const char *name, json_t **ret,
                       struct error *error) {
-  json_t *object = NULL, *value;
-  const char *member;
-  char pointer[JSON_POINTER_SIZE], below[JSON_POINTER_SIZE];
+  json_t *object = NULL;
   if (!json_get_object(entry, at, name, JSON_REQUIRED, &object, error))
     return false;
-  json_pointer_member(pointer, sizeof pointer, at, name);
+  const char *pointer = POINTER_MEMBER(at, name);
 
-  json_object_foreach (object, member, value)
-    if (!scalar_check(value, json_pointer_member(below, sizeof below, pointer, member), error))
+  json_members (object, member, value)
+    if (!scalar_check(value, POINTER_MEMBER(pointer, member), error))
       return false;
 
   *ret = json_incref(object);
@@ -154,8 +151,6 @@ static bool entry_read(const json_t *json, const char *at, const char *source,
   static const char *const members[] = {"config", "key", NULL};
   cleanup_json json_t *key = NULL, *config = NULL;
   struct imported_entry *entry;
-  const char *name;
-  json_t *value;
 
   if (!json_only_members(json, at, members, error) || !flat_read(json, at, "key", &key, error) ||
       !flat_read(json, at, "config", &config, error))
@@ -163,7 +158,7 @@ static bool entry_read(const json_t *json, const char *at, const char *source,
 
   const json_t *first = kernel->n_entries ? kernel->entries[0].key : key;
   bool same = json_object_size(key) == json_object_size(first);
-  json_object_foreach (key, name, value)
+  json_members (key, name, value)
     same = same && json_object_get(first, name);
   if (!same)
     return error_at(error, at, "the key has other members than that of the kernel's first entry");
@@ -179,8 +174,8 @@ static bool json_read(const struct import_request *request, const struct cache_f
   static const char *const members[] = {"environment", "kernels", "regime", "release", "tag", NULL},
                            *const kernel_members[] = {"entries", "kernel", NULL};
   cleanup_json json_t *json = NULL;
-  json_t *environment = NULL, *kernels = NULL, *kernel_json, *entries = NULL;
-  const char *tag = NULL, *name;
+  json_t *environment = NULL, *kernels = NULL, *entries = NULL;
+  const char *tag = NULL;
   struct digest digest;
   enum regime regime;
 
@@ -197,16 +192,16 @@ static bool json_read(const struct import_request *request, const struct cache_f
   if (!imported_set_environment(imported, json_incref(environment), error))
     return error_pointer_prefix(error, "/environment");
 
-  json_object_foreach (kernels, name, kernel_json) {
-    char at[JSON_POINTER_SIZE], in[JSON_POINTER_SIZE], id[DIGEST_TEXT_SIZE];
+  json_members (kernels, name, kernel_json) {
+    char at[JSON_POINTER_SIZE];
     json_pointer_member(at, sizeof at, "/kernels", name);
-    json_pointer_member(in, sizeof in, at, "entries");
+    const char *in = POINTER_MEMBER(at, "entries");
     if (!json_only_members(kernel_json, at, kernel_members, error) ||
         !json_get_digest(kernel_json, at, "kernel", JSON_REQUIRED, &digest, error) ||
         !json_get_array(kernel_json, at, "entries", JSON_REQUIRED, &entries, error))
       return false;
     size_t n_before = imported->n_kernels;
-    struct imported_kernel *kernel = imported_kernel_for(imported, digest_format(&digest, id));
+    struct imported_kernel *kernel = imported_kernel_for(imported, DIGEST_TEXT(&digest));
     if (imported->n_kernels == n_before)
       return error_at(error, at, "the kernel occurs twice");
     kernel->hash = digest;

@@ -105,8 +105,6 @@ static bool config_to_table(const struct table_mapping *mapping, const json_t *c
                            *const of_ssm[] = {"BLOCK_SIZE_M", "num_warps"};
   bool is_ssm = mapping->kind == &ssm_kind;
   cleanup_json json_t *table = NULL;
-  const char *name;
-  json_t *value;
   if (!table_config_map(mapping, config, true, &table, error))
     return false;
 
@@ -116,7 +114,7 @@ static bool config_to_table(const struct table_mapping *mapping, const json_t *c
       return error_set(error, "the config has no positive integer %s", member);
   }
 
-  json_object_foreach (table, name, value)
+  json_members (table, name, value)
     if (!is_plain(value))
       return error_set(error, "the config's %.60s is not an integer, boolean, text or null", name);
   *ret = config_ordered(table);
@@ -189,29 +187,28 @@ static bool device_find(struct rendering *rendering, struct error *error) {
 }
 
 static char *moe_path(const struct rendering *rendering, const json_t *row) {
-  const char *dtype = json_string_value(json_object_get(row, "dtype"));
+  const char *dtype = json_text(row, "dtype");
   char block[96] = "";
   long long shape[2];
 
-  if (table_block_shape(json_string_value(json_object_get(row, "block_shape")), shape))
+  if (table_block_shape(json_text(row, "block_shape"), shape))
     snprintf(block, sizeof block, ",block_shape=[%lld%s%lld]", shape[0],
              rendering->dialect->separator, shape[1]);
-  return xasprintf(
-      "%sE=%lld,N=%lld,device_name=%s%s%s%s%s%s.json", rendering->folder,
-      (long long)json_integer_value(json_object_get(row, "E")),
-      (long long)json_integer_value(json_object_get(row, "N")), rendering->family,
-      dtype ? ",dtype=" : "", dtype ? dtype : "", block,
-      json_is_true(json_object_get(row, "per_channel_quant")) ? ",per_channel_quant=True" : "",
-      json_is_true(json_object_get(row, "down")) ? "_down" : "");
+  return xasprintf("%sE=%lld,N=%lld,device_name=%s%s%s%s%s%s.json", rendering->folder,
+                   (long long)json_integer_value(json_object_get(row, "E")),
+                   (long long)json_integer_value(json_object_get(row, "N")), rendering->family,
+                   dtype ? ",dtype=" : "", dtype ? dtype : "", block,
+                   json_flag(row, "per_channel_quant") ? ",per_channel_quant=True" : "",
+                   json_flag(row, "down") ? "_down" : "");
 }
 
 /* The kernel sees the width of the state's elements only, so vLLM has one table for both. */
 static char *ssm_path(const struct rendering *rendering, const json_t *row) {
-  const char *dtype = json_string_value(json_object_get(row, "cache_dtype"));
+  const char *dtype = json_text(row, "cache_dtype");
   return xasprintf("headdim=%lld,dstate=%lld,device_name=%s,cache_dtype=%s.json",
                    (long long)json_integer_value(json_object_get(row, "headdim")),
                    (long long)json_integer_value(json_object_get(row, "dstate")), rendering->device,
-                   strcmp(dtype, "bfloat16") == 0 ? "float16" : dtype);
+                   string_equal(dtype, "bfloat16") ? "float16" : dtype);
 }
 
 /* `order`: of the config's members as an import found them, or NULL. */
@@ -266,8 +263,7 @@ static bool rows_add(struct rendering *rendering, const struct table_kind *kind,
 
   for (size_t i = 0; i < kernel->n_winners; i++) {
     const struct release_winner *winner = &kernel->winners[i];
-    const char *order =
-        json_string_value(json_object_get(kernel->provenance[winner->provenance], "order"));
+    const char *order = json_text(kernel->provenance[winner->provenance], "order");
     json_t *config = json_array_get(configs, winner->config);
     cleanup_json json_t *row = NULL;
     struct value values[KEY_MEMBERS_MAX];
@@ -304,7 +300,7 @@ static bool kernel_add(struct rendering *rendering, const struct release_kernel 
 
 static bool moe_render(const struct dialect *dialect, const struct render_request *request,
                        struct cache_files *ret, struct error *error) {
-  __attribute__((cleanup(rendering_release))) struct rendering rendering = {
+  cleanup_by(rendering_release) struct rendering rendering = {
       .dialect = dialect, .request = request, .tables = json_object(), .files = ret};
   if (!folder_find(&rendering, error) || !device_find(&rendering, error))
     return false;
@@ -316,13 +312,11 @@ static bool moe_render(const struct dialect *dialect, const struct render_reques
       cache_files_skip(ret, kernel, NULL, why.message);
   }
 
-  const char *path, *m;
-  json_t *table, *config;
-  json_object_foreach (rendering.tables, path, table) {
+  json_members (rendering.tables, path, table) {
     cleanup_json json_t *sorted = json_object();
     cleanup_free uint64_t *numbers = xcalloc(json_object_size(table), sizeof *numbers);
     size_t n = 0, size;
-    json_object_foreach (table, m, config)
+    json_members (table, m, config)
       numbers[n++] = strtoull(m, NULL, 10);
     qsort(numbers, n, sizeof *numbers, compare_ordinals);
     for (size_t i = 0; i < n; i++) {
@@ -421,16 +415,14 @@ static char *order_of(const json_t *config) {
 static bool row_read(const struct table_mapping *mapping, struct imported_kernel *kernel,
                      const char *path, const char *triton, const json_t *row, const json_t *config,
                      struct error *error) {
-  const char *name;
-  json_t *value, *key = NULL;
+  json_t *key = NULL;
   struct imported_entry *entry;
 
   if (!json_object_size(config) || json_object_size(config) > CONFIG_MEMBERS_MAX)
     return error_set(error, "a config must be an object of 1 to %d members", CONFIG_MEMBERS_MAX);
 
-  json_object_foreach ((json_t *)config, name, value) {
-    char at[JSON_POINTER_SIZE];
-    json_pointer_member(at, sizeof at, "", name);
+  json_members (config, name, value) {
+    const char *at = POINTER_MEMBER("", name);
     if (!name[0] || strchr(name, ','))
       return error_at(error, at, "the name of a member must not be empty and have no comma");
     if (!is_plain(value))
@@ -450,7 +442,7 @@ static bool row_read(const struct table_mapping *mapping, struct imported_kernel
   cleanup_json json_t *sorted = json_loads(canonical, 0, NULL);
   cleanup_json json_t *usual = config_ordered(sorted);
   cleanup_free char *order = order_of(config), *usual_order = order_of(usual);
-  if (strcmp(order, usual_order) != 0)
+  if (!string_equal(order, usual_order))
     json_put(entry->provenance, "order", json_string(order));
   return table_config_map(mapping, config, false, &entry->config, error);
 }
@@ -461,8 +453,7 @@ static bool moe_read(const struct dialect *dialect, const struct import_request 
   cleanup_table_mapping struct table_mapping mapping = {0};
   cleanup_json json_t *row = NULL, *json = NULL;
   cleanup_free char *device = NULL;
-  const char *triton = NULL, *m;
-  json_t *config;
+  const char *triton = NULL;
 
   if (request->kernel && !table_mapping_read(dialect->kind, request->kernel, &mapping, error))
     return false;
@@ -501,10 +492,9 @@ static bool moe_read(const struct dialect *dialect, const struct import_request 
   if (request->kernel)
     kernel->hash = request->kernel->hash;
 
-  json_object_foreach (json, m, config) {
-    char at[JSON_POINTER_SIZE];
+  json_members (json, m, config) {
     size_t size = strlen(m);
-    json_pointer_member(at, sizeof at, "", m);
+    const char *at = POINTER_MEMBER("", m);
     if (size < 1 || size > 9 || m[0] == '0' || strspn(m, "0123456789") != size)
       return error_at(error, at, "a member must be a number of tokens, 1 to 999999999");
     json_put(row, "M", json_integer(strtoll(m, NULL, 10)));

@@ -16,7 +16,7 @@ bool table_block_shape(const char *text, long long ret[2]) {
     return false;
   snprintf(tight, sizeof tight, "[%lld,%lld]", ret[0], ret[1]);
   snprintf(spaced, sizeof spaced, "[%lld, %lld]", ret[0], ret[1]);
-  return strcmp(text, tight) == 0 || strcmp(text, spaced) == 0;
+  return string_equal(text, tight) || string_equal(text, spaced);
 }
 
 void table_mapping_release(struct table_mapping *mapping) {
@@ -41,7 +41,7 @@ static bool source_read(const struct kernel *kernel, const struct table_member *
   const char *const *names = (const char *const *)kernel->key_names;
 
   for (size_t i = 0; text && i < kernel->n_key_names; i++) {
-    if (strcmp(names[i], text) == 0) {
+    if (string_equal(names[i], text)) {
       source->member = names[i];
       return true;
     }
@@ -102,8 +102,6 @@ bool table_mapping_read(const struct table_kind *kind, const struct kernel *kern
     json_push(names, json_string(member->name));
   }
 
-  const char *name;
-  json_t *value;
   ret->kind = kind;
   ret->kernel = kernel;
   ret->config = json_object_get(exports, "config");
@@ -114,10 +112,11 @@ bool table_mapping_read(const struct table_kind *kind, const struct kernel *kern
         "table and names in configs",
         kind->name);
 
-  json_object_foreach (ret->config, name, value)
+  json_members (ret->config, name, value)
     if (!json_is_string(value) && !json_is_integer(value))
       return error_set(error,
-                       "in the manifest's exports for %s \"config\": must have for \"%.60s\" the "
+                       "in the manifest's exports for %s "
+                       "\"config\": must have for \"%.60s\" the "
                        "name of a config's member or an integer",
                        kind->name, name);
 
@@ -210,10 +209,8 @@ bool table_key_of_row(const struct table_mapping *mapping, const json_t *row, js
 bool table_config_map(const struct table_mapping *mapping, const json_t *config, bool to_table,
                       json_t **ret, struct error *error) {
   cleanup_json json_t *left = json_copy((json_t *)config), *mapped = json_object();
-  const char *name;
-  json_t *value;
 
-  json_object_foreach (mapping->config, name, value) {
+  json_members (mapping->config, name, value) {
     const char *own = json_string_value(value); /* NULL: a constant */
     const char *from = to_table ? own : name, *to = to_table ? name : own;
     json_t *found = from ? json_object_get(config, from) : value;
@@ -226,7 +223,7 @@ bool table_config_map(const struct table_mapping *mapping, const json_t *config,
       json_object_del(left, from);
   }
 
-  json_object_foreach (left, name, value)
+  json_members (left, name, value)
     if (json_object_get(mapped, name))
       return error_set(error, "the config's %.60s would occur twice by the exports of %s", name,
                        mapping->kernel->name);

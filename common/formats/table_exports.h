@@ -49,7 +49,7 @@ bool table_is_exported(const struct table_kind *kind, const struct kernel *kerne
 must_check bool table_mapping_read(const struct table_kind *kind, const struct kernel *kernel,
                                    struct table_mapping *ret, struct error *error);
 void table_mapping_release(struct table_mapping *mapping);
-#define cleanup_table_mapping __attribute__((cleanup(table_mapping_release)))
+#define cleanup_table_mapping cleanup_by(table_mapping_release)
 
 /* The row for the values of a key; a new reference. */
 must_check bool table_row_of_key(const struct table_mapping *mapping, const struct value *values,

@@ -30,10 +30,8 @@ static bool file_find(const struct render_request *request, const json_t *files,
 static bool image_check(const struct render_request *request, const json_t *files,
                         const char *triton_key, struct error *error) {
   const struct identity *identity = request->identity;
-  const char *name = metadata_name(files), *bytes, *member;
-  size_t size, i;
-  json_t *value;
-  const json_t *library;
+  const char *name = metadata_name(files), *bytes;
+  size_t size;
 
   if (!identity)
     return true;
@@ -51,12 +49,14 @@ static bool image_check(const struct render_request *request, const json_t *file
 
   /* Triton hashes the variables that are set and writes them among the metadata, where no other
    * member is in capitals. */
-  json_object_foreach (identity->variables, member, value)
+  json_members (identity->variables, member, value)
     if (!json_equal(value, json_object_get(metadata, member)))
       return error_of(error, ERROR_UNUSABLE,
-                      "the image sets %.60s and its code was compiled without that", member);
+                      "the image sets %.60s and its code was "
+                      "compiled without that",
+                      member);
 
-  json_object_foreach (metadata, member, value) {
+  json_members (metadata, member, value) {
     bool is_variable = strpbrk(member, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") &&
                        !strpbrk(member, "abcdefghijklmnopqrstuvwxyz");
     if (is_variable && !json_object_get(identity->variables, member))
@@ -67,15 +67,14 @@ static bool image_check(const struct render_request *request, const json_t *file
 
   /* The options of AMD's back end have the paths of its libraries, which are in the package of
    * Triton. Since 3.9 Triton hashes their contents, which triton_key implies. */
-  const char *folder =
-      json_string_value(json_object_get(json_object_get(identity->json, "triton"), "folder"));
+  const char *folder = json_text(json_object_get(identity->json, "triton"), "folder");
   const json_t *target = json_object_get(metadata, "target");
   size_t length = folder ? strlen(folder) : 0;
   if (!folder || triton_version_number(identity->triton_version) >= 309 ||
-      !string_equal(json_string_value(json_object_get(target, "backend")), "hip"))
+      !string_equal(json_text(target, "backend"), "hip"))
     return true;
 
-  json_array_foreach (json_object_get(metadata, "extern_libs"), i, library) {
+  json_elements (json_object_get(metadata, "extern_libs"), i, library) {
     const char *path = json_string_value(json_array_get(library, 1));
     if (path && strstr(path, "/triton/backends/") &&
         (strncmp(path, folder, length) != 0 || path[length] != '/'))
@@ -94,8 +93,8 @@ static bool image_check(const struct render_request *request, const json_t *file
  * NULL. */
 static bool artifacts_add(const struct render_request *request, const json_t *cache,
                           const char *triton_key, struct cache_files *files, struct error *error) {
-  json_t *names = json_object_get(cache, "files"), *value;
-  const char *folder = json_string_value(json_object_get(cache, "folder")), *name;
+  json_t *names = json_object_get(cache, "files");
+  const char *folder = json_text(cache, "folder");
 
   if (!request->root)
     return error_of(error, ERROR_UNUSABLE,
@@ -111,7 +110,7 @@ static bool artifacts_add(const struct render_request *request, const json_t *ca
 
   size_t n = 0, size;
   cleanup_free struct cache_file *found = xcalloc(json_object_size(names), sizeof *found);
-  json_object_foreach (names, name, value) {
+  json_members (names, name, value) {
     const char *bytes;
     if (!file_find(request, names, name, &bytes, &size, error))
       return false;
@@ -335,7 +334,7 @@ static bool kernel_render(struct rendering *rendering, const struct release_kern
   rendering->origins = xcalloc(kernel->n_provenance + 1, sizeof *rendering->origins);
   const char *before = NULL;
   for (size_t i = 0; i < kernel->n_provenance; i++) {
-    const char *build = json_string_value(json_object_get(kernel->provenance[i], "build"));
+    const char *build = json_text(kernel->provenance[i], "build");
     origin_of[i] = i > 0 && string_equal(build, before) ? origin_of[i - 1] : i;
     before = build;
   }

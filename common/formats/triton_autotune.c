@@ -16,16 +16,14 @@ static const char suffix[] = ".autotune.json";
 static const char *const fixed_names[] = {"num_warps", "num_ctas", "num_stages", "maxnreg",
                                           "ir_override"};
 
-static bool is_fixed(const char *name) {
-  return name_is_in(name, fixed_names, ARRAY_LENGTH(fixed_names));
-}
+static bool is_fixed(const char *name) { return name_is_in(name, fixed_names); }
 
 /* Options of AMD's compiler that a config may state, or leave at the back end's default, whether or
  * not the function's own configs do. */
 static bool is_option(const char *name) {
   static const char *const options[] = {"waves_per_eu", "matrix_instr_nonkdim", "kpack",
                                         "schedule_hint"};
-  return name_is_in(name, options, ARRAY_LENGTH(options));
+  return name_is_in(name, options);
 }
 
 /* Adds FOLDER/NAME.autotune.json with one entry, a config of Triton's form, for the values of a
@@ -64,7 +62,7 @@ static bool record_check(const struct function_record *record, const struct iden
                          struct error *error) {
   const char *image = identity ? identity->triton_version : NULL;
   const char *version = record->triton_version ? record->triton_version : image;
-  const char *decorator = json_string_value(json_object_get(record->autotune, "decorator"));
+  const char *decorator = json_text(record->autotune, "decorator");
 
   if (!version)
     return error_set(error, "its record does not state the version of Triton");
@@ -72,21 +70,21 @@ static bool record_check(const struct function_record *record, const struct iden
   if (triton_version_number(version) < 304)
     return error_set(
         error, "Triton %.40s keeps no results of autotuning: 3.4 is the first that does", version);
-  if (image && strcmp(image, version) != 0)
+  if (image && !string_equal(image, version))
     return error_set(error,
                      "its record is of Triton %.40s and the image has %.40s; record the function "
                      "inside the image",
                      version, image);
-  if (decorator && strcmp(decorator, "triton") != 0)
+  if (decorator && !string_equal(decorator, "triton"))
     return error_set(error, "its function is tuned by %.40s, not by @triton.autotune", decorator);
   if (record->n_configs < 2)
     return error_set(
         error, "its function has %zu config%s, and Triton looks for results only of two or more",
         record->n_configs, record->n_configs == 1 ? "" : "s");
-  if (json_is_true(json_object_get(record->autotune, "pre_hooks")))
+  if (json_flag(record->autotune, "pre_hooks"))
     return error_set(error,
                      "its function has configs with a pre_hook, for which Triton keeps no results");
-  if (json_is_true(json_object_get(record->autotune, "prunes")))
+  if (json_flag(record->autotune, "prunes"))
     return error_set(error, "its function prunes its configs by the arguments, so that what Triton "
                             "looks for is not known");
   return true;
@@ -114,19 +112,18 @@ static bool hashed_make(struct triton_function *function, bool is_packed,
                    : "cache_key of the function");
 
   /* str(sorted(env.items())) */
-  json_t *variables = identity ? identity->variables : NULL, *value;
+  json_t *variables = identity ? identity->variables : NULL;
   size_t n = json_object_size(variables), i = 0, size;
   cleanup_free const char **names = xcalloc(n + 1, sizeof *names);
   cleanup_text struct text before = {0}, after = {0};
-  const char *name;
   text_add_string(&before, "-[");
 
-  json_object_foreach (variables, name, value)
+  json_members (variables, name, value)
     names[i++] = name;
   qsort(names, n, sizeof *names, names_compare);
 
   for (i = 0; i < n; i++) {
-    const char *setting = json_string_value(json_object_get(variables, names[i]));
+    const char *setting = json_text(variables, names[i]);
     const struct value pair[] = {value_string(names[i]), value_string(setting)};
     cleanup_free char *tuple = NULL;
     if (!python_tuple_repr(pair, 2, &tuple, error))
@@ -181,8 +178,7 @@ bool triton_function_init(struct triton_function *ret, const struct function_rec
   *ret =
       (struct triton_function){.record = record, .kwargs = json_object(), .fixed = json_object()};
   if (!record_check(record, identity, error) || !hashed_make(ret, is_packed, identity, error) ||
-      !tuning_key_bind(record, manifest, (const char *const *)kernel->key_names,
-                       kernel->n_key_names, &ret->key, error))
+      !tuning_key_bind(record, manifest, KEY_NAMES(kernel), &ret->key, error))
     return false;
   if (ret->key.n + ret->key.n_dtypes == 0)
     return error_set(error,
@@ -225,7 +221,7 @@ static bool entry_make(const struct triton_function *function, const json_t *con
   json_object_foreach (function->kwargs, name, count) {
     value = json_object_get(config, name);
     if (value)
-      ALWAYS(json_object_set(kwargs, name, value) == 0);
+      json_put(kwargs, name, json_incref(value));
     else if ((size_t)json_integer_value(count) == function->record->n_configs && !is_option(name))
       return error_set(error,
                        "the winner has no \"%.60s\", which all of the function's configs have: it "
@@ -239,13 +235,13 @@ static bool entry_make(const struct triton_function *function, const json_t *con
       continue;
     if (!is_option(name))
       return error_set(error, "the function's configs have no \"%.60s\"", name);
-    ALWAYS(json_object_set(kwargs, name, value) == 0);
+    json_put(kwargs, name, json_incref(value));
   }
 
   /* A fixed member that the winner does not have is as all configs of the function have it. */
   for (size_t i = 0; i < ARRAY_LENGTH(fixed_names); i++) {
     name = fixed_names[i];
-    bool is_override = strcmp(name, "ir_override") == 0;
+    bool is_override = string_equal(name, "ir_override");
     json_t *own = json_object_get(config, name), *common = json_object_get(function->fixed, name);
     value = own ? own : common;
     if (is_override)
@@ -305,7 +301,6 @@ struct timings {
  * measured. */
 static bool timings_read(const json_t *json, const char *at, struct timings *ret,
                          size_t *n_infinities, struct error *error) {
-  char below[JSON_POINTER_SIZE];
   size_t n = json_is_array(json) ? json_array_size(json) : 1;
   if (n > RELEASE_MS_MAX || n == 2)
     return error_at(error, at,
@@ -314,7 +309,7 @@ static bool timings_read(const json_t *json, const char *at, struct timings *ret
 
   for (size_t i = 0; i < n; i++) {
     const json_t *element = json_is_array(json) ? json_array_get(json, i) : json;
-    json_pointer_index(below, sizeof below, at, i);
+    const char *below = POINTER_INDEX(at, i);
     *n_infinities += json_is_null(element);
     ret->ms[i] = json_is_null(element) ? INFINITY : json_number_value(element);
     if ((!json_is_null(element) && !json_is_number(element)) || ret->ms[i] < 0)
@@ -336,21 +331,20 @@ static bool timings_less(const struct timings *a, const struct timings *b) {
 
 static bool config_check(const json_t *json, const char *at, struct error *error) {
   static const char *const numbers[] = {"num_warps", "num_ctas", "num_stages"};
-  char below[JSON_POINTER_SIZE], inner[JSON_POINTER_SIZE];
-  const char *name;
-  json_t *value, *kwargs = json_object_get(json, "kwargs");
+  char below[JSON_POINTER_SIZE];
+  json_t *kwargs = json_object_get(json, "kwargs");
   if (!kwargs)
     return error_at(error, at, "a config must be an object with \"kwargs\"");
 
-  json_object_foreach ((json_t *)json, name, value) {
+  json_members (json, name, value) {
     json_pointer_member(below, sizeof below, at, name);
     if (value == kwargs)
       continue;
-    if (!is_fixed(name) && strcmp(name, "pre_hook") != 0)
+    if (!is_fixed(name) && !string_equal(name, "pre_hook"))
       return error_at(error, below, "a config of Triton has no member \"%.60s\"", name);
-    if (name_is_in(name, numbers, ARRAY_LENGTH(numbers)) && !json_is_integer(value))
+    if (name_is_in(name, numbers) && !json_is_integer(value))
       return error_at(error, below, "\"%s\" must be an integer", name);
-    if (strcmp(name, "pre_hook") == 0 && !json_is_null(value))
+    if (string_equal(name, "pre_hook") && !json_is_null(value))
       return error_at(error, below,
                       "\"pre_hook\" must be null: Triton keeps no results for configs with hooks");
     if (!scalar_check(value, below, error))
@@ -361,8 +355,8 @@ static bool config_check(const json_t *json, const char *at, struct error *error
   if (!json_is_object(kwargs))
     return error_at(error, below, "\"kwargs\" must be an object");
 
-  json_object_foreach (kwargs, name, value) {
-    if (!scalar_check(value, json_pointer_member(inner, sizeof inner, below, name), error))
+  json_members (kwargs, name, value) {
+    if (!scalar_check(value, POINTER_MEMBER(below, name), error))
       return false;
     if (is_fixed(name) || json_object_get(json, name))
       return error_at(error, below, "\"%.60s\" is in kwargs and a member of the config", name);
@@ -373,24 +367,21 @@ static bool config_check(const json_t *json, const char *at, struct error *error
 
 static bool winner_find(const json_t *entries, const json_t **ret_config, struct timings *ret,
                         size_t *n_infinities, struct error *error) {
-  char at[JSON_POINTER_SIZE], below[JSON_POINTER_SIZE];
-  const json_t *entry;
-  size_t i;
 
   *ret_config = NULL;
   if (json_array_size(entries) < 1 || json_array_size(entries) > ENTRIES_MAX)
     return error_at(error, "/configs_timings", "\"configs_timings\" must have 1 to %d configs",
                     ENTRIES_MAX);
 
-  json_array_foreach (entries, i, entry) {
+  json_elements (entries, i, entry) {
     const json_t *config = json_array_get(entry, 0);
     struct timings timings;
-    json_pointer_index(at, sizeof at, "/configs_timings", i);
+    const char *at = POINTER_INDEX("/configs_timings", i);
     if (json_array_size(entry) != 2)
       return error_at(error, at, "an entry must be a pair of a config and its timings");
-    if (!config_check(config, json_pointer_index(below, sizeof below, at, 0), error) ||
-        !timings_read(json_array_get(entry, 1), json_pointer_index(below, sizeof below, at, 1),
-                      &timings, n_infinities, error))
+    if (!config_check(config, POINTER_INDEX(at, 0), error) ||
+        !timings_read(json_array_get(entry, 1), POINTER_INDEX(at, 1), &timings, n_infinities,
+                      error))
       return false;
     if (*ret_config && !timings_less(&timings, ret))
       continue;
@@ -459,7 +450,7 @@ bool triton_read(const struct import_request *request, const struct cache_file *
 
   json_object_foreach ((json_t *)config, name, value)
     if (is_fixed(name))
-      ALWAYS(json_object_set(entry->config, name, value) == 0);
+      json_put(entry->config, name, json_incref(value));
 
   /* A timing of 0 or Infinity counts as not known: a release cannot have it. */
   entry->n_ms = timings.n;
@@ -481,9 +472,8 @@ bool triton_imported_add(struct cache_files *files, const json_t *exports,
                *config = kernel->configs[winner->config].values;
   cleanup_json json_t *key = release_key_object(kernel, winner), *values = NULL,
                       *object = json_object();
-  const char *function = json_string_value(json_object_get(exports, "function")),
-             *folder = json_string_value(json_object_get(key, "folder")),
-             *text = json_string_value(json_object_get(key, "key"));
+  const char *function = json_text(exports, "function"), *folder = json_text(key, "folder"),
+             *text = json_text(key, "key");
 
   if (!function || !*function || strchr(function, '/') || !json_array_size(members))
     return error_set(error, "its exports do not state the function and the members of its configs");
@@ -504,10 +494,10 @@ bool triton_imported_add(struct cache_files *files, const json_t *exports,
         const char *name = json_string_value(json_array_get(kwargs, j));
         json_t *kwarg = name ? json_object_get(config, name) : NULL;
         if (kwarg)
-          ALWAYS(json_object_set(inner, name, kwarg) == 0);
+          json_put(inner, name, json_incref(kwarg));
       }
     } else if (value) {
-      ALWAYS(json_object_set(object, member, value) == 0);
+      json_put(object, member, json_incref(value));
     } else {
       return error_set(error, "its config has no \"%.60s\"", member ? member : "");
     }

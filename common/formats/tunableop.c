@@ -44,7 +44,7 @@ static json_t *validators_object(const json_t *validators) {
   json_t *object = json_object();
   for (size_t i = 0; i < json_array_size(validators); i++) {
     const json_t *pair = json_array_get(validators, i);
-    ALWAYS(json_object_set(object, pair_text(pair, 0), json_array_get(pair, 1)) == 0);
+    json_put(object, pair_text(pair, 0), json_incref(json_array_get(pair, 1)));
   }
   return object;
 }
@@ -105,10 +105,8 @@ static bool kernel_render(const struct render_request *request, const struct rel
   for (size_t i = 0; i < kernel->n_winners; i++) {
     const struct release_winner *winner = &kernel->winners[i];
     cleanup_json json_t *key = release_key_object(kernel, winner);
-    const char *op = json_string_value(json_object_get(key, "op")),
-               *params = json_string_value(json_object_get(key, "params")),
-               *solution = json_string_value(
-                   json_object_get(kernel->configs[winner->config].values, "solution"));
+    const char *op = json_text(key, "op"), *params = json_text(key, "params"),
+               *solution = json_text(kernel->configs[winner->config].values, "solution");
     if (!is_text(op, '!') || !is_text(params, '!') || !is_text(solution, '!')) {
       cache_files_skip(
           files, kernel, winner,
@@ -174,7 +172,7 @@ static bool validator_read(char *const *fields, size_t n, json_t *validators, st
   if (n != 3 || !is_text(fields[1], ' ') || !is_text(fields[2], ' '))
     return error_set(error, "a validator has a name and a text: Validator,NAME,TEXT");
   for (size_t i = 0; i < json_array_size(validators); i++)
-    if (strcmp(pair_text(json_array_get(validators, i), 0), fields[1]) == 0)
+    if (string_equal(pair_text(json_array_get(validators, i), 0), fields[1]))
       return error_set(error, "the validator occurs twice");
   if (json_array_size(validators) >= VALIDATORS_MAX)
     return error_set(error, "more than %d validators", VALIDATORS_MAX);
@@ -256,7 +254,7 @@ static bool lines_read(const struct cache_file *file, json_t *validators, struct
     if (!*line)
       continue;
     bool ok = line_split(line, fields, &n, error);
-    bool is_validator = ok && strcmp(fields[0], "Validator") == 0;
+    bool is_validator = ok && string_equal(fields[0], "Validator");
     if (ok && is_validator && !results)
       ok = validator_read(fields, n, validators, error);
     else if (ok && !is_validator && results)
@@ -299,9 +297,8 @@ static bool tunableop_read(const struct import_request *request, const struct ca
    * release with a build, 6.4.1.0-83-1a2b3c, or in older versions HIP's, 6.2.41133-1a2b3c, whose
    * third number is no release's. The others are of libraries. */
   cleanup_json json_t *object = validators_object(validators);
-  const char *torch = json_string_value(json_object_get(object, "PT_VERSION")),
-             *arch = json_string_value(json_object_get(object, "GCN_ARCH_NAME"));
-  const char *rocm = json_string_value(json_object_get(object, "ROCM_VERSION"));
+  const char *torch = json_text(object, "PT_VERSION"), *arch = json_text(object, "GCN_ARCH_NAME");
+  const char *rocm = json_text(object, "ROCM_VERSION");
   json_t *environment = json_object();
   if (torch)
     json_put(environment, "torch", json_string(torch));
@@ -325,17 +322,14 @@ static bool tunableop_read(const struct import_request *request, const struct ca
   /* tn_512_128_256_ld_256_256_512, batched nn_4_4_4_B_8_ld_4_4_4, older versions
    * write no _ld_, newer ones add more words. */
   static const char params[] = "^[nt][nt](_[0-9]{1,18}){3}(_[A-Za-z0-9.-]+)*$";
-  __attribute__((cleanup(results_release))) struct results results = {
+  cleanup_by(results_release) struct results results = {
       .path = file->path, .kernel = kernel, .seen = json_object()};
   ALWAYS(regcomp(&results.op, op, REG_EXTENDED | REG_NOSUB) == 0);
   ALWAYS(regcomp(&results.params, params, REG_EXTENDED | REG_NOSUB) == 0);
   if (!lines_read(file, NULL, &results, error))
     return false;
-  if (!kernel->n_entries) { /* it was added last */
-    json_decref(kernel->manifest);
-    json_object_del(imported->kernels_by_id, id);
-    imported->n_kernels--;
-  }
+  if (!kernel->n_entries)
+    imported_kernel_drop(imported, id);
 
   return true;
 }

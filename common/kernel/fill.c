@@ -147,12 +147,11 @@ static bool fill_read(const json_t *value, void *to, struct error *error) {
 
   void *only = json_object_iter((json_t *)value);
   for (size_t i = 0; i < ARRAY_LENGTH(objects) && json_object_size(value) == 1; i++) {
-    char at[JSON_POINTER_SIZE];
     if (!string_equal(json_object_iter_key(only), objects[i].name))
       continue;
     struct fill found = {.kind = objects[i].kind, .is_stated = true};
     if (!object_read(json_object_iter_value(only), &objects[i], &found, error))
-      return error_pointer_prefix(error, json_pointer_member(at, sizeof at, "", objects[i].name));
+      return error_pointer_prefix(error, POINTER_MEMBER("", objects[i].name));
     *fill = found;
     return true;
   }
@@ -264,8 +263,7 @@ bool fill_fits(const struct fill *fill, enum dtype dtype, struct error *error) {
     break;
   }
 
-  char at[JSON_POINTER_SIZE];
-  json_pointer_member(at, sizeof at, "/fill", name ? name : "");
+  const char *at = POINTER_MEMBER("/fill", name ? name : "");
   return fits || error_at(error, at, "\"%s\" of %s must be integers from %.0f to %.0f", name, type,
                           min, max);
 }

@@ -37,10 +37,9 @@ bool identifier_is_valid(const char *text) {
 bool name_is_reserved(const char *name) {
   if (!expr_can_name(name))
     return true;
-  for (size_t i = 0; i < LAUNCH_FACTS; i++) {
+  for (size_t i = 0; i < LAUNCH_FACTS; i++)
     if (string_equal(name, fact_names[i]))
       return true;
-  }
   return false;
 }
 
@@ -111,8 +110,8 @@ static const char *const cases_names[] = {"build", NULL};
   RECORD_FIELD_AS(name, TEXTS, object, count, FIELD_OR_INTEGER | (flags), .least = 1,              \
                   .most = n_max, .check = expression_check, __VA_ARGS__)
 
-static const struct field argument_fields[] = {
-    IDENTIFIER(struct argument, name, FIELD_REQUIRED),
+PRIVATE_RECORD(
+    argument, struct argument, IDENTIFIER(struct argument, name, FIELD_REQUIRED),
     RECORD_FIELD(ENUM, struct argument, dtype, FIELD_REQUIRED, .names = dtype_names),
     EXPRESSIONS("shape", struct argument, n_dimensions, FIELD_NOT_NULL, KERNEL_DIMENSIONS_MAX,
                 .about = "of a buffer: its extents"),
@@ -122,52 +121,34 @@ static const struct field argument_fields[] = {
                  .custom = &fill_custom, .about = "of a buffer that is read"),
     EXPRESSION(struct argument, value, .about = "of a scalar: an expression"),
     RECORD_FIELD(ENUM, struct argument, kind, FIELD_NOT_NULL, .names = kind_names,
-                 .about = "of a captured kernel, in place of shape, access, fill and value"),
-};
-static const struct record argument_record = RECORD(NULL, struct argument, argument_fields);
+                 .about = "of a captured kernel, in place of shape, access, fill and value"));
 
-static const struct field source_fields[] = {
-    RECORD_FIELD(TEXT, struct source, path, FIELD_REQUIRED, .check = path_check),
-    RECORD_FIELD(DIGEST, struct source, digest, FIELD_REQUIRED),
-};
-static const struct record source_record = RECORD(NULL, struct source, source_fields);
+PRIVATE_RECORD(source, struct source,
+               RECORD_FIELD(TEXT, struct source, path, FIELD_REQUIRED, .check = path_check),
+               RECORD_FIELD(DIGEST, struct source, digest, FIELD_REQUIRED));
 
-static const struct field define_fields[] = {
-    IDENTIFIER(struct define, name, 0),
-    EXPRESSION(struct define, value),
-};
-static const struct record define_record = RECORD(NULL, struct define, define_fields);
+PRIVATE_RECORD(define, struct define, IDENTIFIER(struct define, name, 0),
+               EXPRESSION(struct define, value));
 
-static const struct field launch_fields[] = {
-    EXPRESSIONS("grid", struct launch, n_grid, FIELD_REQUIRED, 3),
-    EXPRESSIONS("block", struct launch, n_block, FIELD_NOT_NULL, 3),
-    EXPRESSION(struct launch, shared_bytes),
-};
-static const struct record launch_record = RECORD(NULL, struct launch, launch_fields);
+PRIVATE_RECORD(launch, struct launch, EXPRESSIONS("grid", struct launch, n_grid, FIELD_REQUIRED, 3),
+               EXPRESSIONS("block", struct launch, n_block, FIELD_NOT_NULL, 3),
+               EXPRESSION(struct launch, shared_bytes));
 
-static const struct field output_fields[] = {
-    RECORD_FIELD(TEXT, struct output, argument),
-    IDENTIFIER(struct output, entry, FIELD_NOT_NULL),
-};
-static const struct record output_record = RECORD(NULL, struct output, output_fields);
+PRIVATE_RECORD(output, struct output, RECORD_FIELD(TEXT, struct output, argument),
+               IDENTIFIER(struct output, entry, FIELD_NOT_NULL));
 
-static const struct field reference_fields[] = {
-    RECORD_FIELD(RECORD, struct kernel_reference, source, FIELD_REQUIRED, .of = &source_record),
-    RECORD_FIELD_AS("outputs", MAP, struct kernel_reference, n_outputs, FIELD_REQUIRED,
-                    .of = &output_record,
-                    .about = "each with the function that computes an element"),
-    RECORD_FIELD(NUMBER, struct kernel_reference, rtol, .most_number = HUGE_VAL),
-    RECORD_FIELD(NUMBER, struct kernel_reference, atol, .most_number = HUGE_VAL),
-    RECORD_FIELD(INTEGER, struct kernel_reference, samples, .most = SAMPLES_MAX),
-};
-static const struct record reference_record =
-    RECORD(NULL, struct kernel_reference, reference_fields);
+PRIVATE_RECORD(reference, struct kernel_reference,
+               RECORD_FIELD(RECORD, struct kernel_reference, source, FIELD_REQUIRED,
+                            .of = &source_record),
+               RECORD_FIELD_AS("outputs", MAP, struct kernel_reference, n_outputs, FIELD_REQUIRED,
+                               .of = &output_record,
+                               .about = "each with the function that computes an element"),
+               RECORD_FIELD(NUMBER, struct kernel_reference, rtol, .most_number = HUGE_VAL),
+               RECORD_FIELD(NUMBER, struct kernel_reference, atol, .most_number = HUGE_VAL),
+               RECORD_FIELD(INTEGER, struct kernel_reference, samples, .most = SAMPLES_MAX));
 
-static const struct field export_fields[] = {
-    RECORD_FIELD(TEXT, struct export, format),
-    RECORD_FIELD(JSON, struct export, mapping, FIELD_NOT_NULL | FIELD_OBJECT),
-};
-static const struct record export_record = RECORD(NULL, struct export, export_fields);
+PRIVATE_RECORD(export, struct export, RECORD_FIELD(TEXT, struct export, format),
+               RECORD_FIELD(JSON, struct export, mapping, FIELD_NOT_NULL | FIELD_OBJECT));
 
 /* The fields of every manifest. */
 #define MANIFEST_FIELDS                                                                            \
@@ -222,9 +203,8 @@ static bool texts_differ(const void *texts, size_t n, size_t stride, const char 
     for (size_t j = 0; j < i; j++) {
       if (!string_equal(text, *(char *const *)((const char *)texts + j * stride)))
         continue;
-      char at[JSON_POINTER_SIZE];
-      snprintf(at, sizeof at, "%s/%zu%s", pointer, i, member);
-      return error_at(error, at, "\"%.64s\" occurs twice", text);
+      return error_at(error, POINTER("%s/%zu%s", pointer, i, member), "\"%.64s\" occurs twice",
+                      text);
     }
   }
   return true;
@@ -311,12 +291,11 @@ static bool reference_settle(struct kernel *kernel, struct error *error) {
   if (!reference->source.path)
     return kernel->language != LANGUAGE_C || member_is_missing("/reference", error);
 
-  for (size_t i = 0; i < kernel->n_sources; i++) {
+  for (size_t i = 0; i < kernel->n_sources; i++)
     if (string_equal(kernel->sources[i].path, reference->source.path) &&
         !digest_equal(&kernel->sources[i].digest, &reference->source.digest))
       return error_at(error, "/reference/source/digest",
                       "\"%s\" is also a source, with another digest", reference->source.path);
-  }
 
   for (size_t i = 0; i < reference->n_outputs; i++) {
     const char *name = reference->outputs[i].argument;
@@ -353,7 +332,7 @@ static bool reference_settle(struct kernel *kernel, struct error *error) {
 }
 
 bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct error *error) {
-  const char *language = json_string_value(json_object_get(manifest, "language"));
+  const char *language = json_text(manifest, "language");
   bool is_external = string_equal(language, language_names[LANGUAGE_EXTERNAL]);
   cleanup_kernel struct kernel *kernel = xcalloc(1, sizeof *kernel);
   record_init(&manifest_record, kernel);
@@ -376,9 +355,8 @@ bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct err
   kernel->is_captured = kernel->cases == CASES_BUILD;
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     struct argument *argument = &kernel->arguments[i];
-    char at[JSON_POINTER_SIZE];
     if (!(kernel->is_captured ? captured_argument_settle : argument_settle)(argument, error))
-      return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/arguments", i));
+      return error_pointer_prefix(error, POINTER_INDEX("/arguments", i));
   }
 
   if (!is_external && (!texts_differ(kernel->arguments, kernel->n_arguments,
@@ -403,21 +381,19 @@ void kernel_free(struct kernel *kernel) {
 static bool parameter_fits(const struct kernel *kernel, const struct parameter *parameter,
                            struct error *error) {
   const char *name = parameter->name;
-  char at[JSON_POINTER_SIZE];
-  json_pointer_member(at, sizeof at, "/space/parameters", name);
+  const char *at = POINTER_MEMBER("/space/parameters", name);
 
   if (name_is_reserved(name))
     return error_at(error, at, "parameter \"%s\" has a meaning in expressions already; rename it",
                     name);
 
-  for (size_t i = 0; i < kernel->n_key_names; i++) {
+  for (size_t i = 0; i < kernel->n_key_names; i++)
     if (string_equal(name, kernel->key_names[i]))
       return error_at(error, at,
                       "\"%s\" is a parameter and a member of the key; rename one of them", name);
-  }
 
   if (parameter->role == ROLE_OPTION && kernel->language == LANGUAGE_C)
-    return error_at(error, json_pointer_member(at, sizeof at, "/space/roles", name),
+    return error_at(error, POINTER_MEMBER("/space/roles", name),
                     "parameter \"%s\" has the role \"option\", which a kernel in c cannot have; "
                     "use \"define\"",
                     name);
@@ -426,11 +402,10 @@ static bool parameter_fits(const struct kernel *kernel, const struct parameter *
     return true;
 
   /* The parameter becomes a macro in the sources, as the defines do. They contain the prototype. */
-  for (size_t i = 0; i < kernel->n_defines; i++) {
+  for (size_t i = 0; i < kernel->n_defines; i++)
     if (string_equal(name, kernel->defines[i].name))
       return error_at(error, at, "parameter \"%s\" is also a define of kernel \"%s\"", name,
                       kernel->name);
-  }
 
   bool is_taken = string_equal(name, kernel->entry);
   for (size_t i = 0; i < kernel->n_arguments; i++)
@@ -445,8 +420,7 @@ bool kernel_space_is_plain(const struct kernel *kernel, const struct space *spac
   for (size_t i = 0; kernel->language != LANGUAGE_TRITON && i < space->n_parameters; i++) {
     const struct parameter *parameter = &space->parameters[i];
     const char *name = parameter->name;
-    char at[JSON_POINTER_SIZE];
-    json_pointer_member(at, sizeof at, "/space/parameters", name);
+    const char *at = POINTER_MEMBER("/space/parameters", name);
 
     if (parameter->role == ROLE_ENV)
       return error_at(error, at,
@@ -502,21 +476,18 @@ static bool kernel_binds(const struct kernel *kernel, const struct names *names,
     cleanup_free char *place = xasprintf("argument \"%s\"", argument->name);
     if (!kernel_text_binds(kernel, place, argument->value, names, n_plain, error))
       return false;
-    for (size_t j = 0; j < argument->n_dimensions; j++) {
+    for (size_t j = 0; j < argument->n_dimensions; j++)
       if (!kernel_text_binds(kernel, place, argument->shape[j], names, n_plain, error))
         return false;
-    }
   }
 
-  for (size_t i = 0; i < launch->n_grid; i++) {
+  for (size_t i = 0; i < launch->n_grid; i++)
     if (!kernel_text_binds(kernel, "the grid", launch->grid[i], names, n_launch, error))
       return false;
-  }
 
-  for (size_t i = 0; i < launch->n_block; i++) {
+  for (size_t i = 0; i < launch->n_block; i++)
     if (!kernel_text_binds(kernel, "the block", launch->block[i], names, n_launch, error))
       return false;
-  }
 
   return kernel_text_binds(kernel, "\"shared_bytes\"", launch->shared_bytes, names, n_launch,
                            error) &&
@@ -559,11 +530,9 @@ bool kernel_accepts(const struct kernel *kernel, const struct key *key, const st
   if (!kernel_binds(kernel, &names, error))
     return false;
 
-  for (size_t i = 0; i < space->n_conditions; i++) {
-    char at[JSON_POINTER_SIZE];
+  for (size_t i = 0; i < space->n_conditions; i++)
     if (!text_binds(space->conditions[i], &names, names.n_plain, error))
-      return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/space/conditions", i));
-  }
+      return error_pointer_prefix(error, POINTER_INDEX("/space/conditions", i));
 
   return true;
 }

@@ -132,6 +132,9 @@ struct kernel {
   json_t *json; /* the manifest */
 };
 
+/* The names of a kernel's key and their number, as two arguments. */
+#define KEY_NAMES(kernel) (const char *const *)(kernel)->key_names, (kernel)->n_key_names
+
 /* The fields of a manifest with code, and of one that is known by name only. */
 extern const struct record manifest_record, external_manifest_record;
 
@@ -139,7 +142,7 @@ must_check bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel,
                              struct error *error);
 void kernel_free(struct kernel *kernel);
 DEFINE_CLEANUP(struct kernel *, cleanup_kernel_free, kernel_free)
-#define cleanup_kernel __attribute__((cleanup(cleanup_kernel_free)))
+#define cleanup_kernel cleanup_by(cleanup_kernel_free)
 
 /* Whether key, space and manifest fit together: the key has the manifest's names, expressions use
  * known names only, and the language allows the roles of the parameters (c: no options). POST

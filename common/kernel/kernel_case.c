@@ -16,29 +16,25 @@ struct passed {
 };
 
 static const char *const access_names[] = {"read", "readwrite", NULL};
-static const struct field passed_fields[] = {
-    RECORD_FIELD(INTEGER, struct passed, elements, FIELD_NOT_NULL, .least = 1,
-                 .most = ELEMENTS_MAX),
-    RECORD_FIELD(INTEGER, struct passed, before, FIELD_NOT_NULL, .most = ELEMENTS_MAX),
-    RECORD_FIELD(INTEGER, struct passed, after, FIELD_NOT_NULL, .most = ELEMENTS_MAX),
-    RECORD_FIELD(INTEGER, struct passed, row, FIELD_NOT_NULL, .least = 1, .most = ELEMENTS_MAX),
-    RECORD_FIELD(ENUM, struct passed, access, FIELD_NOT_NULL, .names = access_names),
-    RECORD_FIELD(CUSTOM, struct passed, fill, FIELD_NOT_NULL | FIELD_REQUEST,
-                 .custom = &fill_custom),
-    RECORD_FIELD(TEXT, struct passed, alias, FIELD_NOT_NULL),
-    RECORD_FIELD(JSON, struct passed, value, FIELD_NOT_NULL),
-};
-static const struct record passed_record = RECORD(NULL, struct passed, passed_fields);
+PRIVATE_RECORD(passed, struct passed,
+               RECORD_FIELD(INTEGER, struct passed, elements, FIELD_NOT_NULL, .least = 1,
+                            .most = ELEMENTS_MAX),
+               RECORD_FIELD(INTEGER, struct passed, before, FIELD_NOT_NULL, .most = ELEMENTS_MAX),
+               RECORD_FIELD(INTEGER, struct passed, after, FIELD_NOT_NULL, .most = ELEMENTS_MAX),
+               RECORD_FIELD(INTEGER, struct passed, row, FIELD_NOT_NULL, .least = 1,
+                            .most = ELEMENTS_MAX),
+               RECORD_FIELD(ENUM, struct passed, access, FIELD_NOT_NULL, .names = access_names),
+               RECORD_FIELD(CUSTOM, struct passed, fill, FIELD_NOT_NULL | FIELD_REQUEST,
+                            .custom = &fill_custom),
+               RECORD_FIELD(TEXT, struct passed, alias, FIELD_NOT_NULL),
+               RECORD_FIELD(JSON, struct passed, value, FIELD_NOT_NULL));
 
 struct member {
   char *name;
   struct passed passed;
 };
-static const struct field member_fields[] = {
-    RECORD_FIELD(TEXT, struct member, name),
-    RECORD_FIELD(RECORD, struct member, passed, .of = &passed_record),
-};
-static const struct record member_record = RECORD(NULL, struct member, member_fields);
+PRIVATE_RECORD(member, struct member, RECORD_FIELD(TEXT, struct member, name),
+               RECORD_FIELD(RECORD, struct member, passed, .of = &passed_record));
 
 struct kernel_case {
   RECORD_ARRAY(struct member, n_arguments, arguments);
@@ -46,14 +42,13 @@ struct kernel_case {
   double scale;
 };
 static const char *const precision_names[] = {"tf32", NULL};
-static const struct field case_fields[] = {
-    RECORD_FIELD_AS("arguments", MAP, struct kernel_case, n_arguments, FIELD_REQUIRED,
-                    .most = KERNEL_ARGUMENTS_MAX, .of = &member_record),
-    RECORD_FIELD(ENUM, struct kernel_case, precision, FIELD_NOT_NULL, .names = precision_names),
-    RECORD_FIELD(NUMBER, struct kernel_case, scale, FIELD_NOT_NULL, .least_number = CASE_SCALE_MIN,
-                 .most_number = 1),
-};
-static const struct record case_record = RECORD(NULL, struct kernel_case, case_fields);
+PRIVATE_RECORD(case, struct kernel_case,
+               RECORD_FIELD_AS("arguments", MAP, struct kernel_case, n_arguments, FIELD_REQUIRED,
+                               .most = KERNEL_ARGUMENTS_MAX, .of = &member_record),
+               RECORD_FIELD(ENUM, struct kernel_case, precision, FIELD_NOT_NULL,
+                            .names = precision_names),
+               RECORD_FIELD(NUMBER, struct kernel_case, scale, FIELD_NOT_NULL,
+                            .least_number = CASE_SCALE_MIN, .most_number = 1));
 
 static void case_release(struct kernel_case *of) { record_release(&case_record, of); }
 
@@ -170,11 +165,10 @@ static bool alias_settle(struct kernel *kernel, const char *name, const char *al
 
 static bool aliases_settle(struct kernel *kernel, const struct kernel_case *of,
                            struct error *error) {
-  char at[JSON_POINTER_SIZE];
   for (size_t i = 0; i < of->n_arguments; i++) {
     const char *name = of->arguments[i].name, *alias = of->arguments[i].passed.alias;
     if (alias && !alias_settle(kernel, name, alias, error))
-      return error_pointer_prefix(error, json_pointer_member(at, sizeof at, "/arguments", name));
+      return error_pointer_prefix(error, POINTER_MEMBER("/arguments", name));
   }
 
   for (size_t i = 0; i < kernel->n_arguments; i++) {
@@ -182,8 +176,7 @@ static bool aliases_settle(struct kernel *kernel, const struct kernel_case *of,
     if (!argument->alias || !argument->alias->alias)
       continue;
     error_at(error, "/alias", "\"%s\" is an alias itself", argument->alias->name);
-    return error_pointer_prefix(error,
-                                json_pointer_member(at, sizeof at, "/arguments", argument->name));
+    return error_pointer_prefix(error, POINTER_MEMBER("/arguments", argument->name));
   }
   return true;
 }
@@ -191,7 +184,7 @@ static bool aliases_settle(struct kernel *kernel, const struct kernel_case *of,
 bool kernel_of_case(const struct kernel *kernel, const json_t *json, struct kernel **ret_kernel,
                     struct error *error) {
   cleanup_kernel struct kernel *made = NULL;
-  __attribute__((cleanup(case_release))) struct kernel_case of;
+  cleanup_by(case_release) struct kernel_case of;
   cleanup_json json_t *copy = json_deep_copy(json); /* JSON fields share its parts */
   bool is_passed[KERNEL_ARGUMENTS_MAX] = {false};
   ALWAYS(kernel->is_captured);
@@ -203,12 +196,11 @@ bool kernel_of_case(const struct kernel *kernel, const json_t *json, struct kern
     const struct passed *passed = &of.arguments[i].passed;
     const char *name = of.arguments[i].name;
     struct argument *argument = argument_find(made, name);
-    char at[JSON_POINTER_SIZE];
     bool is_good = argument
                        ? (argument->is_buffer ? buffer_take : scalar_take)(argument, passed, error)
                        : error_set(error, "kernel \"%s\" has no such argument", kernel->name);
     if (!is_good)
-      return error_pointer_prefix(error, json_pointer_member(at, sizeof at, "/arguments", name));
+      return error_pointer_prefix(error, POINTER_MEMBER("/arguments", name));
     is_passed[argument - made->arguments] = true;
   }
 

@@ -24,7 +24,7 @@ static bool read_inside(const char *directory, const char *path, char **ret_text
   if (!root || !real)
     return error_set(error, "cannot open %s: %s", joined, strerror(errno));
 
-  size_t length = strcmp(root, "/") == 0 ? 0 : strlen(root);
+  size_t length = string_equal(root, "/") ? 0 : strlen(root);
   if (strncmp(real, root, length) != 0 || real[length] != '/')
     return error_set(error, "%s leads out of its folder by a link; put a copy of the file there",
                      joined);
@@ -57,8 +57,7 @@ static bool read_document(const char *directory, json_t **ret_document, struct e
                                                 "space",    SHARED_MEMBERS, NULL};
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
   cleanup_json json_t *document = NULL;
-  json_t *versions = NULL, *version;
-  const char *name;
+  json_t *versions = NULL;
   if (!read_json_inside(directory, "kernel.json", &document, error))
     return false;
 
@@ -70,10 +69,9 @@ static bool read_document(const char *directory, json_t **ret_document, struct e
     return error_in_file(error, directory, "kernel.json");
   }
 
-  json_object_foreach (versions, name, version) {
-    char at[JSON_POINTER_SIZE];
+  json_members (versions, name, version) {
     size_t length = strlen(name);
-    json_pointer_member(at, sizeof at, "/versions", name);
+    const char *at = POINTER_MEMBER("/versions", name);
 
     bool is_good =
         (length >= 1 && length <= 64 && !name[strspn(name, letters)]) ||
@@ -95,8 +93,8 @@ struct version {
 /* Finds the version `wanted`; NULL: the only one. */
 static bool find_version(const char *directory, const json_t *document, const char *wanted,
                          struct version *ret, struct error *error) {
-  json_t *versions = json_object_get(document, "versions"), *version;
-  const char *first = json_object_iter_key(json_object_iter(versions)), *name;
+  json_t *versions = json_object_get(document, "versions");
+  const char *first = json_object_iter_key(json_object_iter(versions));
   struct version found = {.name = wanted ? wanted : first};
   found.json = json_object_get(versions, found.name);
   if (found.json && (wanted || json_object_size(versions) == 1)) {
@@ -105,7 +103,7 @@ static bool find_version(const char *directory, const json_t *document, const ch
   }
 
   cleanup_json json_t *names = json_array();
-  json_object_foreach (versions, name, version)
+  json_members (versions, name, version)
     json_push(names, json_string(name));
   cleanup_free char *list = json_texts_join(names, ", ");
   if (!wanted)

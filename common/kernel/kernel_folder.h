@@ -39,6 +39,6 @@ must_check bool kernel_folder_load(const char *place, struct kernel_folder **ret
                                    struct error *error);
 void kernel_folder_free(struct kernel_folder *folder);
 DEFINE_CLEANUP(struct kernel_folder *, cleanup_kernel_folder_free, kernel_folder_free)
-#define cleanup_kernel_folder __attribute__((cleanup(cleanup_kernel_folder_free)))
+#define cleanup_kernel_folder cleanup_by(cleanup_kernel_folder_free)
 
 #endif

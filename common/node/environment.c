@@ -71,8 +71,7 @@ bool environment_is_full(const struct environment *environment, struct error *er
 
   cleanup_json json_t *missing = environment_missing(environment);
   const char *name = json_string_value(json_array_get(missing, 0));
-  char at[JSON_POINTER_SIZE];
-  return !name || error_at(error, json_pointer_member(at, sizeof at, "", name),
+  return !name || error_at(error, POINTER_MEMBER("", name),
                            "a full environment states \"%s\"; this one does not", name);
 }
 

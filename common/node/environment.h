@@ -35,7 +35,7 @@ struct environment {
  * accepted. Errors have pointers relative to the object. */
 must_check bool environment_parse(const json_t *json, struct environment *ret, struct error *error);
 void environment_release(struct environment *environment);
-#define cleanup_environment __attribute__((cleanup(environment_release)))
+#define cleanup_environment cleanup_by(environment_release)
 struct environment environment_copy(const struct environment *environment);
 
 /* Whether an agent may report it: one platform, gpu, arch, compute_units and partition stated. */

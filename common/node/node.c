@@ -220,7 +220,7 @@ char *kfd_partition(const char *pci_devices, const char *pci) {
 }
 
 DEFINE_CLEANUP(DIR *, cleanup_closedir, closedir)
-#define cleanup_dir __attribute__((cleanup(cleanup_closedir)))
+#define cleanup_dir cleanup_by(cleanup_closedir)
 
 /* hwmon/hwmonN of a PCI device: there is one. NULL when there is none. */
 static char *hwmon_folder(const char *pci_devices, const char *pci) {

@@ -2,6 +2,7 @@
  * the server, and printing of answers and errors.
  *
  * A command is one function `int command_NAME(struct options *options)` that returns an exit code.
+ * Where it cannot go on, cli_refuse or one of its kind prints why and ends the program.
  * Results go to stdout (with --json as one JSON document), progress and refusals to stderr.
  * Memory: a call's answer is the caller's. Threads: one. */
 #ifndef WAVETUNE_COMMON_PROGRAM_CLI_H
@@ -61,6 +62,9 @@
   OPTION_URL, OPTION_TOKEN, OPTION_TOKEN_COMMAND, OPTION_INSECURE_HTTP, \
   OPTION_CLIENT_CERTIFICATE, OPTION_CLIENT_KEY, OPTION_JSON
 
+/* Options of many commands: those of the server alone; and with -o (output.h). */
+extern const struct option_spec server_options[7], list_options[8];
+
 /* Defines the row `spec_ID` of the command that command_ID() runs. Further members of struct
  * command_spec may follow the summary. */
 #define CLI_COMMAND(id, of_name, of_arguments, of_options, of_summary, ...) \
@@ -71,65 +75,72 @@
                                          __VA_ARGS__}
 /* clang-format on */
 
-/* Prints the error on stderr, with its pointer if it has one, and returns `code`. */
-must_check int cli_fail(int code, const struct error *error);
+/* Prints the error on stderr, with its pointer if it has one. */
+void cli_print_error(const struct error *error);
 
-/* The same for the error of a request; returns the exit code of its kind. */
-must_check int cli_failed(const struct error *error);
+/* Prints the error and ends the program with `code`. What the command holds is left to the
+ * operating system. */
+no_return void cli_fail(int code, const struct error *error);
 
-/* The same for a formatted sentence. */
-must_check int cli_refuse(int code, const char *format, ...) printf_like(2, 3);
+/* cli_fail with context before the message, as of error_prefix. */
+no_return void cli_fail_in(int code, struct error *error, const char *format, ...)
+    printf_like(3, 4);
 
-/* The positional arguments if there are `n`. Otherwise prints `usage`, a sentence that states which
- * to give, and returns NULL; the command then returns EXIT_USAGE. */
+/* cli_fail with the exit code of the error's kind: for the error of a request. */
+no_return void cli_failed(const struct error *error);
+
+/* cli_fail with a formatted sentence. */
+no_return void cli_refuse(int code, const char *format, ...) printf_like(2, 3);
+
+/* cli_fail for an answer: "WHAT: why" with the detail and pointer of its problem document, and the
+ * exit code of its status. */
+no_return void cli_refused(const struct http_response *response, const char *what);
+
+/* The `n` positional arguments. Ends the program where there are not `n`, with `usage`, a sentence
+ * that states which to give. */
 must_check char *const *cli_arguments(const struct options *options, size_t n, const char *usage);
 
-/* A connection to --url with --token. Where there can be none, prints why and returns NULL. */
+/* A connection to --url with --token. The functions below end the program where there is none, or
+ * no 2xx answer: with EXIT_UNREACHABLE (no answer, or 5xx) or EXIT_REFUSED (4xx). */
 must_check struct http_client *cli_connect(const struct options *options);
 
-/* Sends a request and prints on stderr why there is no 2xx answer. Returns EXIT_OK,
- * EXIT_UNREACHABLE (no answer, or 5xx) or EXIT_REFUSED (4xx). The caller owns the answer, which is
- * NULL where the server sent an empty one. */
-must_check int cli_call(struct http_client *client, const char *method, const char *path,
-                        const json_t *body, json_t **ret_answer);
+/* Sends a request. The caller owns the answer, which is NULL where the server sent an empty one. */
+must_check json_t *cli_call(struct http_client *client, const char *method, const char *path,
+                            const json_t *body);
+must_check json_t *cli_get(struct http_client *client, const char *path);
 
-/* The same for commands that send one request: connects first. */
-must_check int cli_request(const struct options *options, const char *method, const char *path,
-                           const json_t *body, json_t **ret_answer);
+/* cli_call for commands that send one request: connects first. */
+must_check json_t *cli_request(const struct options *options, const char *method, const char *path,
+                               const json_t *body);
 
-/* The same, but with --json prints the answer and leaves *ret_answer NULL. */
-must_check int cli_request_or_json(const struct options *options, const char *method,
-                                   const char *path, const json_t *body, json_t **ret_answer);
+/* cli_request, but with --json prints the answer and returns NULL. */
+must_check json_t *cli_request_or_json(const struct options *options, const char *method,
+                                       const char *path, const json_t *body);
 
 /* A whole command that deletes the object that its one argument names, below the path `folder`
  * ("/v1/tokens/"). Prints the word `done` ("revoked"); `usage` as for cli_arguments. */
 must_check int cli_delete(const struct options *options, const char *folder, const char *done,
                           const char *usage);
 
-/* For requests that cli_call cannot send. EXIT_OK when a complete answer of any status came;
- * otherwise prints the reason and returns EXIT_UNREACHABLE. */
-must_check int cli_send(struct http_client *client, const struct http_request *request,
-                        struct http_response *ret);
+/* Prints "removed NAME", or with --json {"removed": "NAME"}. Returns EXIT_OK. */
+must_check int cli_print_done(const struct options *options, const char *done, const char *name);
 
-/* Prints "WHAT: why" with the detail and pointer of the problem document in an answer. Returns the
- * exit code of its status. */
-must_check int cli_refused(const struct http_response *response, const char *what);
+/* For requests that cli_call cannot send: an answer of any status is accepted. */
+void cli_send(struct http_client *client, const struct http_request *request,
+              struct http_response *ret);
 
 /* Gets all items of a paged list. `path` has no parameters limit and after. */
-must_check int cli_list(struct http_client *client, const char *path, json_t **ret_items);
+must_check json_t *cli_list(struct http_client *client, const char *path);
 
-/* The same for the first `most` items, at least 1. */
-must_check int cli_list_first(struct http_client *client, const char *path, size_t most,
-                              json_t **ret_items);
+/* The first `most` items of a paged list, at least 1. */
+must_check json_t *cli_list_first(struct http_client *client, const char *path, size_t most);
 
-/* The same as cli_list for commands: connects first, and with --json prints the list and leaves
- * *ret_items NULL. */
-must_check int cli_list_or_json(const struct options *options, const char *path,
-                                json_t **ret_items);
+/* cli_list for commands: connects first, and with --json prints the list and returns NULL. */
+must_check json_t *cli_list_or_json(const struct options *options, const char *path);
 
 /* A column of a list: a member of its items. */
 struct cli_column {
-  const char *heading, *member;
+  const char *heading, *member;         /* member: NULL: its name is the heading */
   bool is_number;                       /* aligned on the right */
   char *(*format)(const json_t *value); /* NULL: cli_format; the text is the caller's */
   bool is_wide;                         /* only with -o wide or csv (output.h) */
@@ -140,27 +151,30 @@ must_check char *cli_format(const json_t *value);
 must_check char *cli_format_or_dash(const json_t *value); /* "-" in place of "" */
 
 /* Adds a number above 0 to a body, if the option is given; a whole one as an integer. */
-must_check bool cli_put_number(const struct options *options, const char *option,
-                               const char *member, json_t *body, struct error *error);
+void cli_put_number(const struct options *options, const char *option, const char *member,
+                    json_t *body);
 
-void cli_print_table(const json_t *items, const struct cli_column *columns, size_t n_columns);
+/* In macros like this one `columns` is an array. */
+#define cli_print_table(items, columns)                                                            \
+  cli_print_table_of((items), (columns), ARRAY_LENGTH(columns))
+void cli_print_table_of(const json_t *items, const struct cli_column *columns, size_t n_columns);
 
 /* A whole listing command: gets the list and prints it as a table, or with --json as JSON. */
-must_check int cli_print_list(const struct options *options, const char *path,
-                              const struct cli_column *columns, size_t n_columns);
+#define cli_print_list(options, path, columns)                                                     \
+  cli_print_list_of((options), (path), (columns), ARRAY_LENGTH(columns))
+must_check int cli_print_list_of(const struct options *options, const char *path,
+                                 const struct cli_column *columns, size_t n_columns);
 
 /* Prints a JSON document, indented, and a newline. */
 void cli_print_json(const json_t *document);
 
 /* The JSON of an option whose value is an environment, inline or @FILE; an empty object when the
  * option was not given. */
-must_check bool cli_environment(const struct options *options, const char *option,
-                                json_t **ret_environment, struct error *error);
+must_check json_t *cli_environment(const struct options *options, const char *option);
 
-/* An object of the text options that were given. `members` are pairs: an option and the member of
- * its value. */
-must_check json_t *cli_options_json(const struct options *options, const char *const (*members)[2],
-                                    size_t n);
+/* An object of the text options that were given, of these names (NULL ends them). The members have
+ * '_' for '-'. */
+must_check json_t *cli_options_json(const struct options *options, ...) __attribute__((sentinel));
 
 /* "regime", or NULL for the implied one. */
 const char *cli_regime_member(const char *regime);

@@ -30,6 +30,14 @@ static const char *second_word(const struct command_spec *command) {
   return space ? space + 1 : NULL;
 }
 
+/* A copy of a text with `to` for each `from`; the caller's. */
+static char *replaced(const char *text, char from, char to) {
+  char *copy = xstrdup(text);
+  for (char *c = copy; (c = strchr(c, from));)
+    *c = to;
+  return copy;
+}
+
 /* Whether no earlier command has this first word. */
 static bool is_first_of_word(size_t index, const char *word) {
   size_t length = strlen(word);
@@ -86,10 +94,8 @@ static void bash_flags(const struct command_spec *command) {
     if (values == VALUES_FILES) {
       puts("files=1 ;;");
     } else if (values == VALUES_WORDS) {
-      fputs("values='", stdout);
-      for (const char *c = spec->argument; *c; c++)
-        putchar(*c == '|' ? ' ' : *c);
-      puts("' ;;");
+      cleanup_free char *words = replaced(spec->argument, '|', ' ');
+      printf("values='%s' ;;\n", words);
     } else {
       puts("return ;;");
     }
@@ -98,10 +104,18 @@ static void bash_flags(const struct command_spec *command) {
     puts("    esac");
 }
 
+/* A case for each command whose name has two words, or one. */
+static void bash_cases(bool has_second) {
+  for (size_t i = 0; i < table.n; i++)
+    if (has_second == (second_word(&table.commands[i]) != NULL)) {
+      printf("  '%s')\n", table.commands[i].name);
+      bash_flags(&table.commands[i]);
+      puts("    ;;");
+    }
+}
+
 static void bash_print(void) {
-  cleanup_free char *function = xstrdup(table.program);
-  for (char *c = function; *c; c++)
-    *c = *c == '-' ? '_' : *c;
+  cleanup_free char *function = replaced(table.program, '-', '_');
   printf("# bash completion of %s: eval \"$(%s completion bash)\"\n_%s() {\n", table.program,
          table.program, function);
   puts(
@@ -140,19 +154,9 @@ static void bash_print(void) {
   puts("    esac\n  fi");
 
   puts("  case \"$first $second\" in");
-  for (size_t i = 0; i < table.n; i++)
-    if (second_word(&table.commands[i])) {
-      printf("  '%s')\n", table.commands[i].name);
-      bash_flags(&table.commands[i]);
-      puts("    ;;");
-    }
+  bash_cases(true);
   puts("  *)\n  case \"$first\" in");
-  for (size_t i = 0; i < table.n; i++)
-    if (!second_word(&table.commands[i])) {
-      printf("  '%s')\n", table.commands[i].name);
-      bash_flags(&table.commands[i]);
-      puts("    ;;");
-    }
+  bash_cases(false);
   puts("  esac\n    ;;\n  esac");
   printf("  if [ -n \"$files\" ]; then\n    COMPREPLY=($(compgen -f -- \"$word\"))\n"
          "  elif [ -n \"$values\" ] && [ \"${word#-}\" = \"$word\" ]; then\n"
@@ -184,9 +188,8 @@ static void zsh_arguments(const struct command_spec *command) {
     enum values values = values_of(spec);
     cleanup_free char *help = zsh_text(spec->help), *argument = NULL, *line = NULL;
     if (values == VALUES_WORDS) {
-      argument = xasprintf(":value:(%s)", spec->argument);
-      for (char *c = argument; *c; c++)
-        *c = *c == '|' ? ' ' : *c;
+      cleanup_free char *words = replaced(spec->argument, '|', ' ');
+      argument = xasprintf(":value:(%s)", words);
     } else {
       argument = xstrdup(values == VALUES_NONE    ? ""
                          : values == VALUES_FILES ? ":file:_files"
@@ -199,6 +202,17 @@ static void zsh_arguments(const struct command_spec *command) {
     puts(" \\");
   }
   puts("        '*:argument:_files'");
+}
+
+/* A case for each command whose name has two words, or one. */
+static void zsh_cases(bool has_second) {
+  for (size_t i = 0; i < table.n; i++)
+    if (has_second == (second_word(&table.commands[i]) != NULL)) {
+      printf("    '%s')\n      shift %swords; (( CURRENT -= %d ))\n", table.commands[i].name,
+             has_second ? "2 " : "", has_second ? 2 : 1);
+      zsh_arguments(&table.commands[i]);
+      puts("      return ;;");
+    }
 }
 
 static void zsh_print(void) {
@@ -232,19 +246,9 @@ static void zsh_print(void) {
   }
   puts("    esac\n    (( ${#commands} )) && _describe command commands\n  fi\n"
        "  case \"$first $second\" in");
-  for (size_t i = 0; i < table.n; i++)
-    if (second_word(&table.commands[i])) {
-      printf("    '%s')\n      shift 2 words; (( CURRENT -= 2 ))\n", table.commands[i].name);
-      zsh_arguments(&table.commands[i]);
-      puts("      return ;;");
-    }
+  zsh_cases(true);
   puts("  esac\n  case \"$first\" in");
-  for (size_t i = 0; i < table.n; i++)
-    if (!second_word(&table.commands[i])) {
-      printf("    '%s')\n      shift words; (( CURRENT -= 1 ))\n", table.commands[i].name);
-      zsh_arguments(&table.commands[i]);
-      puts("      return ;;");
-    }
+  zsh_cases(false);
   /* As a file of a folder in $fpath the script is the body of the function, which is being called.
    */
   printf(
@@ -298,9 +302,7 @@ static void fish_print(void) {
       else if (values == VALUES_OTHER)
         fputs(" -x", stdout);
       if (values == VALUES_WORDS) {
-        cleanup_free char *words = xstrdup(spec->argument);
-        for (char *c = words; *c; c++)
-          *c = *c == '|' ? ' ' : *c;
+        cleanup_free char *words = replaced(spec->argument, '|', ' ');
         printf(" -x -a '%s'", words);
       }
       fputs(" -d ", stdout);
@@ -398,10 +400,15 @@ static void man_synopsis(FILE *out, const struct command_spec *command) {
   fputc('\n', out);
 }
 
+/* "wavetune-kernel-push"; of a NULL command the program's. The caller's. */
+static char *page_name(const struct command_spec *command) {
+  cleanup_free char *name =
+      command ? xasprintf("%s-%s", table.program, command->name) : xstrdup(table.program);
+  return replaced(name, ' ', '-');
+}
+
 static void man_command(FILE *out, const struct command_spec *command) {
-  cleanup_free char *name = xasprintf("%s-%s", table.program, command->name);
-  for (char *c = name; *c; c++)
-    *c = *c == ' ' ? '-' : *c;
+  cleanup_free char *name = page_name(command);
   man_head(out, name, command->summary);
   man_synopsis(out, command);
   if (command->description) {
@@ -423,9 +430,7 @@ static void man_program(FILE *out) {
   fputs("\nCOMMAND [OPTIONS]\n.SH COMMANDS\n", out);
   for (size_t i = 0; i < table.n; i++) {
     const struct command_spec *command = &table.commands[i];
-    cleanup_free char *page = xasprintf("%s-%s", table.program, command->name);
-    for (char *c = page; *c; c++)
-      *c = *c == ' ' ? '-' : *c;
+    cleanup_free char *page = page_name(command);
     fputs(".TP\n.B ", out);
     man_quoted(out, command->name);
     fputc('\n', out);
@@ -438,10 +443,7 @@ static void man_program(FILE *out) {
 
 /* Writes a page to FOLDER/NAME.1; a NULL command: the program's. */
 static bool man_write(const char *folder, const struct command_spec *command) {
-  cleanup_free char *path = xasprintf("%s/%s%s%s.1", folder, table.program, command ? "-" : "",
-                                      command ? command->name : "");
-  for (char *c = path + strlen(folder); *c; c++)
-    *c = *c == ' ' ? '-' : *c;
+  cleanup_free char *name = page_name(command), *path = xasprintf("%s/%s.1", folder, name);
   FILE *out = fopen(path, "we");
   bool ok = out != NULL;
   if (ok && command)

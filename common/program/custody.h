@@ -49,7 +49,7 @@ const char *cgroup_overstepped(const struct cgroup *cgroup);
  * allowed. */
 void cgroup_free(struct cgroup *cgroup);
 DEFINE_CLEANUP(struct cgroup *, cleanup_cgroup_free, cgroup_free)
-#define cleanup_cgroup __attribute__((cleanup(cleanup_cgroup_free)))
+#define cleanup_cgroup cleanup_by(cleanup_cgroup_free)
 
 #define CUSTODY_GROUPS_MAX 64
 

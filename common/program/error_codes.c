@@ -46,7 +46,7 @@ bool error_is_retryable(enum error_kind kind) { return kinds[kind].is_retryable;
 
 bool error_kind_of_name(const char *name, enum error_kind *ret) {
   for (enum error_kind kind = 0; kind < ERROR_KINDS; kind++) {
-    if (strcmp(kinds[kind].name, name) == 0) {
+    if (string_equal(kinds[kind].name, name)) {
       *ret = kind; /* of "internal" the first, ERROR_INTERNAL */
       return true;
     }

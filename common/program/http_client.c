@@ -71,8 +71,8 @@ static bool header_text_is_plain(const char *text) {
 
 /* Refuses all but a plain base URL. A user or password in it would be logged. */
 static bool url_check(const char *url, bool *ret_is_loopback, struct error *error) {
-  __attribute__((cleanup(cleanup_curl_url_free))) CURLU *parts = curl_url();
-  __attribute__((cleanup(cleanup_curl_text_free))) char *host = NULL;
+  cleanup_by(cleanup_curl_url_free) CURLU *parts = curl_url();
+  cleanup_by(cleanup_curl_text_free) char *host = NULL;
   ALWAYS(parts != NULL);
 
   if (!string_starts(url, "http://") && !string_starts(url, "https://"))
@@ -87,7 +87,7 @@ static bool url_check(const char *url, bool *ret_is_loopback, struct error *erro
   const CURLUPart refused[] = {CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_QUERY,
                                CURLUPART_FRAGMENT};
   for (size_t i = 0; i < ARRAY_LENGTH(refused); i++) {
-    __attribute__((cleanup(cleanup_curl_text_free))) char *part = NULL;
+    cleanup_by(cleanup_curl_text_free) char *part = NULL;
     if (curl_url_get(parts, refused[i], &part, 0) == CURLUE_OK)
       return error_set(
           error,
@@ -488,7 +488,7 @@ static bool send_to_servers(struct http_client *client, const struct http_reques
                             struct http_response *ret, struct error *error) {
   *ret = (struct http_response){0};
   ALWAYS(request->path[0] == '/');
-  __attribute__((cleanup(cleanup_curl_list_free))) struct curl_slist *headers = NULL;
+  cleanup_by(cleanup_curl_list_free) struct curl_slist *headers = NULL;
   if (!headers_make(client, request, &headers, error))
     return false;
 
@@ -584,10 +584,10 @@ bool http_problem(const struct http_response *response, const char *what, const 
   struct error ignored;
   const char *detail = NULL, *pointer = NULL;
   if (json_parse(response->body, response->size, &problem, &ignored)) {
-    detail = json_string_value(json_object_get(problem, "detail"));
-    pointer = json_string_value(json_object_get(problem, "pointer"));
+    detail = json_text(problem, "detail");
+    pointer = json_text(problem, "pointer");
     if (!detail)
-      detail = json_string_value(json_object_get(problem, "title"));
+      detail = json_text(problem, "title");
   }
 
   if (detail)
@@ -630,7 +630,7 @@ bool http_json(struct http_client *client, const char *method, const char *path,
 }
 
 char *http_escape(const char *text) {
-  __attribute__((cleanup(cleanup_curl_text_free))) char *escaped = curl_easy_escape(NULL, text, 0);
+  cleanup_by(cleanup_curl_text_free) char *escaped = curl_easy_escape(NULL, text, 0);
   ALWAYS(escaped != NULL);
   return xstrdup(escaped);
 }

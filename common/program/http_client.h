@@ -66,7 +66,7 @@ void http_client_set_authorities(struct http_client *client, const char *file);
 
 void http_client_free(struct http_client *client);
 DEFINE_CLEANUP(struct http_client *, cleanup_http_client_free, http_client_free)
-#define cleanup_http_client __attribute__((cleanup(cleanup_http_client_free)))
+#define cleanup_http_client cleanup_by(cleanup_http_client_free)
 
 /* Sets the token of the requests that begin from now on; NULL: none. Any thread may call it. Aborts
  * when the token is malformed. */
@@ -109,7 +109,7 @@ must_check bool http_header_is_usable(const char *value);
 must_check bool http_send(struct http_client *client, const struct http_request *request,
                           struct http_response *ret, struct error *error);
 void http_response_release(struct http_response *response);
-#define cleanup_http_response __attribute__((cleanup(http_response_release)))
+#define cleanup_http_response cleanup_by(http_response_release)
 
 /* Adds "(request ID)" to the sentence about a 5xx answer that has an id, by which the server's
  * operator finds its lines in the log. */

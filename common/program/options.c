@@ -246,9 +246,7 @@ static void set_from_member(struct options *options, size_t index, const char *w
     usage_error(options, "%s must be %s", where, types[type]);
 
   if (json_is_array(member)) {
-    size_t i;
-    const json_t *element;
-    json_array_foreach (member, i, element) {
+    json_elements (member, i, element) {
       if (!json_is_string(element))
         usage_error(options, "%s/%zu must be a string", where, i);
       value_set(options, index, ORIGIN_FILE, where, json_string_value(element));
@@ -320,9 +318,7 @@ static void file_load(struct options *options, const char *named) {
   if (!json_is_object(options->file))
     usage_error(options, "%s must contain a JSON object", path);
 
-  const char *name;
-  json_t *member;
-  json_object_foreach (options->file, name, member)
+  json_members (options->file, name, member)
     member_check(options, path, name);
   options->config_path = TAKE(path);
 }
@@ -620,6 +616,22 @@ static void signals_block(void) {
   ALWAYS(sigprocmask(SIG_BLOCK, &signals, NULL) == 0);
 }
 
+static const char *running; /* the program */
+
+/* Completes stdout, and the exit code where that fails. */
+static int end_code(int code) {
+  if (code == EXIT_INTERNAL)
+    fprintf(stderr, "%s: this should not happen; report it: %s\n", running, WAVETUNE_REPORT_TO);
+
+  /* Otherwise a script would use an incomplete answer when the disk of stdout is full. */
+  if (fflush(stdout) == 0 && !ferror(stdout))
+    return code;
+  fprintf(stderr, "%s: stdout cannot be written: %s\n", running, strerror(errno));
+  return code != EXIT_OK ? code : EXIT_FAILED;
+}
+
+void command_end(int code) { exit(end_code(code)); }
+
 static int table_run(const char *program, const char *summary, const struct command_spec *commands,
                      size_t n_commands, int argc, char **argv) {
   argc--;
@@ -654,15 +666,8 @@ static int table_run(const char *program, const char *summary, const struct comm
         signals_block();
       cleanup_options struct options *options = NULL;
       options_parse(program, &commands[i], argc - words, argv + words, &options);
-      int code = commands[i].run(options);
-      if (code == EXIT_INTERNAL)
-        fprintf(stderr, "%s: this should not happen; report it: %s\n", program, WAVETUNE_REPORT_TO);
-
-      /* Otherwise a script would use an incomplete answer when the disk of stdout is full. */
-      if (fflush(stdout) == 0 && !ferror(stdout))
-        return code;
-      fprintf(stderr, "%s: stdout cannot be written: %s\n", program, strerror(errno));
-      return code != EXIT_OK ? code : EXIT_FAILED;
+      running = program;
+      return end_code(commands[i].run(options));
     }
 
   cleanup_free const char **names = xcalloc(n_commands, sizeof *names);

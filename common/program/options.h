@@ -72,7 +72,7 @@ void options_parse(const char *program, const struct command_spec *command, int 
                    struct options **ret_options);
 void options_free(struct options *options);
 DEFINE_CLEANUP(struct options *, cleanup_options_free, options_free)
-#define cleanup_options __attribute__((cleanup(cleanup_options_free)))
+#define cleanup_options cleanup_by(cleanup_options_free)
 
 const char *option_text(const struct options *options,
                         const char *name); /* NULL: not given, no default */
@@ -93,6 +93,9 @@ size_t options_arguments(const struct options *options,
 size_t command_option_count(const struct command_spec *command);
 const struct option_spec *command_option(const struct command_spec *command, size_t i);
 must_check char *option_description(const struct option_spec *spec);
+
+/* Ends the program as commands_run does when a command returns `code`. */
+no_return void command_end(int code);
 
 /* The main() of the three programs: finds the command (one or two words) in the table, runs it and
  * returns its exit code; prints the list of commands for --help or without a command. Adds the

@@ -3,34 +3,38 @@
 
 #include "common/program/terminal.h"
 
-int output_of(const struct options *options, enum output *ret_output) {
+enum output output_of(const struct options *options) {
   static const char *const names[] = {[OUTPUT_TABLE] = "table",
                                       [OUTPUT_WIDE] = "wide",
                                       [OUTPUT_JSON] = "json",
                                       [OUTPUT_CSV] = "csv",
                                       [OUTPUT_MARKDOWN] = "markdown"};
   const char *name = option_text(options, "output");
-  if (!name) {
-    *ret_output = option_flag(options, "json") ? OUTPUT_JSON : OUTPUT_TABLE;
-    return EXIT_OK;
-  }
+  if (!name)
+    return option_flag(options, "json") ? OUTPUT_JSON : OUTPUT_TABLE;
 
   for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
-    if (string_equal(names[i], name)) {
-      *ret_output = (enum output)i;
-      return EXIT_OK;
-    }
-  return cli_refuse(EXIT_USAGE,
-                    "--output \"%.20s\" is unknown: it must be table, wide, json, csv or markdown",
-                    name);
+    if (string_equal(names[i], name))
+      return (enum output)i;
+  cli_refuse(EXIT_USAGE,
+             "--output \"%.20s\" is unknown: it must be table, wide, json, csv or markdown", name);
+}
+
+static const char *member_of(const struct cli_column *column) {
+  return column->member ? column->member : column->heading;
+}
+
+/* The text of a row's column; the caller's. */
+static char *text_of(const json_t *row, const struct cli_column *column) {
+  const json_t *value = json_object_get(row, member_of(column));
+  return column->format ? column->format(value) : cli_format(value);
 }
 
 static void print_table(const json_t *rows, const struct cli_column *columns, size_t n_columns,
                         bool is_wide, FILE *out) {
   cleanup_free struct table_column *headings = xcalloc(n_columns, sizeof *headings);
   cleanup_free const struct cli_column **shown = xcalloc(n_columns, sizeof(struct cli_column *));
-  size_t n_shown = 0, index;
-  const json_t *row;
+  size_t n_shown = 0;
 
   for (size_t i = 0; i < n_columns; i++)
     if (is_wide || !columns[i].is_wide) {
@@ -39,10 +43,9 @@ static void print_table(const json_t *rows, const struct cli_column *columns, si
     }
 
   cleanup_table struct table *table = table_new(headings, n_shown);
-  json_array_foreach (rows, index, row)
+  json_elements (rows, index, row)
     for (size_t i = 0; i < n_shown; i++) {
-      const json_t *value = json_object_get(row, shown[i]->member);
-      cleanup_free char *text = shown[i]->format ? shown[i]->format(value) : cli_format(value);
+      cleanup_free char *text = text_of(row, shown[i]);
       table_cell(table, "%s", text);
     }
 
@@ -67,18 +70,16 @@ static void print_csv_cell(const char *text, FILE *out) {
 
 static void print_csv(const json_t *rows, const struct cli_column *columns, size_t n_columns,
                       FILE *out) {
-  size_t index;
-  const json_t *row;
 
   for (size_t i = 0; i < n_columns; i++) {
     fputs(i ? "," : "", out);
-    print_csv_cell(columns[i].member, out);
+    print_csv_cell(member_of(&columns[i]), out);
   }
   fputc('\n', out);
 
-  json_array_foreach (rows, index, row) {
+  json_elements (rows, index, row) {
     for (size_t i = 0; i < n_columns; i++) {
-      cleanup_free char *text = cli_format(json_object_get(row, columns[i].member));
+      cleanup_free char *text = cli_format(json_object_get(row, member_of(&columns[i])));
       text_make_printable(text);
       fputs(i ? "," : "", out);
       print_csv_cell(text, out);
@@ -101,8 +102,6 @@ static void print_markdown_cell(const char *text, bool is_number, FILE *out) {
 
 static void print_markdown(const json_t *rows, const struct cli_column *columns, size_t n_columns,
                            FILE *out) {
-  size_t index;
-  const json_t *row;
 
   fputc('|', out);
   for (size_t i = 0; i < n_columns; i++)
@@ -114,13 +113,12 @@ static void print_markdown(const json_t *rows, const struct cli_column *columns,
       fputs(columns[i].is_number ? "---:|" : "---|", out);
   fputc('\n', out);
 
-  json_array_foreach (rows, index, row) {
+  json_elements (rows, index, row) {
     fputc('|', out);
     for (size_t i = 0; i < n_columns; i++) {
       if (columns[i].is_wide)
         continue;
-      const json_t *value = json_object_get(row, columns[i].member);
-      cleanup_free char *text = columns[i].format ? columns[i].format(value) : cli_format(value);
+      cleanup_free char *text = text_of(row, &columns[i]);
       text_make_printable(text);
       print_markdown_cell(text, columns[i].is_number, out);
     }
@@ -128,8 +126,8 @@ static void print_markdown(const json_t *rows, const struct cli_column *columns,
   }
 }
 
-void output_rows(enum output output, const json_t *rows, const struct cli_column *columns,
-                 size_t n_columns, FILE *out) {
+void output_rows_of(enum output output, const json_t *rows, const struct cli_column *columns,
+                    size_t n_columns, FILE *out) {
   switch (output) {
   case OUTPUT_TABLE:
   case OUTPUT_WIDE:
@@ -148,19 +146,11 @@ void output_rows(enum output output, const json_t *rows, const struct cli_column
   }
 }
 
-int output_list(const struct options *options, const char *path, const struct cli_column *columns,
-                size_t n_columns) {
-  enum output output;
-  int code = output_of(options, &output);
-  if (code != EXIT_OK)
-    return code;
-
+int output_list_of(const struct options *options, const char *path,
+                   const struct cli_column *columns, size_t n_columns) {
+  enum output output = output_of(options);
   cleanup_http_client struct http_client *client = cli_connect(options);
-  cleanup_json json_t *items = NULL;
-  if (!client)
-    return EXIT_USAGE;
-  code = cli_list(client, path, &items);
-  if (code == EXIT_OK)
-    output_rows(output, items, columns, n_columns, stdout);
-  return code;
+  cleanup_json json_t *items = cli_list(client, path);
+  output_rows_of(output, items, columns, n_columns, stdout);
+  return EXIT_OK;
 }

@@ -22,16 +22,20 @@
 
 enum output { OUTPUT_TABLE, OUTPUT_WIDE, OUTPUT_JSON, OUTPUT_CSV, OUTPUT_MARKDOWN };
 
-/* What -o asks for; without it, --json is -o json, and a table is the default. Returns EXIT_OK, or
- * prints why the format is unknown and returns EXIT_USAGE. */
-must_check int output_of(const struct options *options, enum output *ret_output);
+/* What -o asks for; without it, --json is -o json, and a table is the default. Ends the program
+ * where the format is unknown. */
+must_check enum output output_of(const struct options *options);
 
 /* Prints the rows. As JSON they are printed as they are, with all members. */
-void output_rows(enum output output, const json_t *rows, const struct cli_column *columns,
-                 size_t n_columns, FILE *out);
+#define output_rows(output, rows, columns, out)                                                    \
+  output_rows_of((output), (rows), (columns), ARRAY_LENGTH(columns), (out))
+void output_rows_of(enum output output, const json_t *rows, const struct cli_column *columns,
+                    size_t n_columns, FILE *out);
 
 /* A whole listing command, as cli_print_list is, with -o. */
-must_check int output_list(const struct options *options, const char *path,
-                           const struct cli_column *columns, size_t n_columns);
+#define output_list(options, path, columns)                                                        \
+  output_list_of((options), (path), (columns), ARRAY_LENGTH(columns))
+must_check int output_list_of(const struct options *options, const char *path,
+                              const struct cli_column *columns, size_t n_columns);
 
 #endif

@@ -45,7 +45,7 @@ must_check bool sandbox_new(const struct sandbox_rules *rules, struct sandbox **
                             struct error *error);
 void sandbox_free(struct sandbox *sandbox);
 DEFINE_CLEANUP(struct sandbox *, cleanup_sandbox_free, sandbox_free)
-#define cleanup_sandbox __attribute__((cleanup(cleanup_sandbox_free)))
+#define cleanup_sandbox cleanup_by(cleanup_sandbox_free)
 
 /* In the child: 0, or the errno of the step that failed (the child must end then). */
 must_check int sandbox_enter(const struct sandbox *sandbox);

@@ -26,7 +26,7 @@ struct table;
 must_check struct table *table_new(const struct table_column *columns, size_t n_columns);
 void table_free(struct table *table);
 DEFINE_CLEANUP(struct table *, cleanup_table_free, table_free)
-#define cleanup_table __attribute__((cleanup(cleanup_table_free)))
+#define cleanup_table cleanup_by(cleanup_table_free)
 
 /* Fills the next cell, row by row. */
 void table_cell(struct table *table, const char *format, ...) printf_like(2, 3);

@@ -168,8 +168,7 @@ static bool texts_read(const struct field *field, const json_t *array, const cha
 
   for (size_t i = 0; i < json_array_size(array); i++, ret->n++) {
     const json_t *element = json_array_get(array, i);
-    char element_at[JSON_POINTER_SIZE];
-    json_pointer_index(element_at, sizeof element_at, at, i);
+    const char *element_at = POINTER_INDEX(at, i);
     if (!json_is_string(element) && !(or_integer && json_is_integer(element)))
       return error_at(error, element_at, "\"%s\" must hold strings%s, not %s", field->name,
                       or_integer ? " or integers" : "", json_type_name(element));
@@ -203,8 +202,7 @@ static bool numbers_read(const struct field *field, const json_t *array, const c
   cleanup_free double *all = xcalloc(n + 1, sizeof *all);
 
   for (size_t i = 0; i < n; i++) {
-    char element_at[JSON_POINTER_SIZE];
-    json_pointer_index(element_at, sizeof element_at, at, i);
+    const char *element_at = POINTER_INDEX(at, i);
     if (!number_read(field, json_array_get(array, i), element_at, &all[i], error))
       return false;
   }
@@ -217,7 +215,7 @@ static bool numbers_read(const struct field *field, const json_t *array, const c
 static bool enum_read(const struct field *field, const char *text, const char *at, int *ret,
                       struct error *error) {
   for (int i = 0; field->names[i]; i++)
-    if (strcmp(field->names[i], text) == 0) {
+    if (string_equal(field->names[i], text)) {
       *ret = i;
       return true;
     }
@@ -312,8 +310,7 @@ static bool field_read(const struct field *field, const json_t *json, const char
                        bool is_answer, void *to, struct error *error) {
   struct json_wanted wanted = field_wants(field);
   const char *name = field->name;
-  char at[JSON_POINTER_SIZE];
-  json_pointer_member(at, sizeof at, pointer, name);
+  const char *at = POINTER_MEMBER(pointer, name);
 
   if (field->flags & FIELD_STATED && !json_object_get(json, name))
     return error_at(error, at, "member \"%s\" is missing; it may be null", name);

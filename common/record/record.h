@@ -169,6 +169,11 @@ struct record {
 /* `name` as in struct record, the struct that it describes, and the table. */
 #define RECORD(name, type, fields) {name, fields, ARRAY_LENGTH(fields), sizeof(type)}
 
+/* Defines ID_fields and ID_record of a file: a record without a name, and its fields. */
+#define PRIVATE_RECORD(id, type, ...)                                                              \
+  static const struct field id##_fields[] = {__VA_ARGS__};                                         \
+  static const struct record id##_record = RECORD(NULL, type, id##_fields)
+
 /* For .schema: the schema of that name in /openapi.json. */
 #define SCHEMA(name) "{\"$ref\": \"#/components/schemas/" name "\"}"
 

@@ -31,7 +31,7 @@ const char *regime_member(enum regime regime) {
 
 bool regime_parse(const char *name, enum regime *ret, struct error *error) {
   for (size_t i = 0; regime_names[i]; i++)
-    if (strcmp(name, regime_names[i]) == 0) {
+    if (string_equal(name, regime_names[i])) {
       *ret = (enum regime)i;
       return true;
     }
@@ -44,10 +44,9 @@ bool regime_parse(const char *name, enum regime *ret, struct error *error) {
 }
 
 bool regime_get(const json_t *json, const char *pointer, enum regime *ret, struct error *error) {
-  char at[JSON_POINTER_SIZE];
   const char *name = regime_name(REGIME_IMPLIED);
   if (!json_get_string(json, pointer, "regime", JSON_NOT_NULL, &name, error))
     return false;
   return regime_parse(name, ret, error) ||
-         error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "regime"));
+         error_pointer_prefix(error, POINTER_MEMBER(pointer, "regime"));
 }

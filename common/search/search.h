@@ -49,7 +49,7 @@ must_check bool search_new(const struct space *space, const struct space_facts *
                            struct error *error);
 void search_free(struct search *search);
 DEFINE_CLEANUP(struct search *, cleanup_search_free, search_free)
-#define cleanup_search __attribute__((cleanup(cleanup_search_free)))
+#define cleanup_search cleanup_by(cleanup_search_free)
 
 /* The next batch: valid configs that were not in an earlier one, at most SEARCH_BATCH_MAX, in the
  * order in which they should be tried. 0: the trials are used up, or nothing is left or found. A

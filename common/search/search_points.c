@@ -79,12 +79,11 @@ bool points_find(struct points *points, const uint32_t places[SPACE_PARAMETERS_M
   struct value values[SPACE_PARAMETERS_MAX];
   struct error ignored;
   uint64_t ordinal = 0;
-  for (size_t i = 0; i < space->n_parameters; i++) {
+  for (size_t i = 0; i < space->n_parameters; i++)
     if (space->is_list)
       values[i] = points->axes[i].values[places[i]];
     else
       ordinal += places[i] * points->axes[i].stride;
-  }
 
   if ((space->is_list && !space_ordinal(space, values, &ordinal)) ||
       points_decide(points, ordinal, &ignored) != CONDITION_TRUE)

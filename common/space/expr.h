@@ -86,7 +86,7 @@ bool expr_can_name(const char *name);
 must_check bool expr_parse(const char *text, struct expr **ret_expr, struct error *error);
 void expr_free(struct expr *expr);
 DEFINE_CLEANUP(struct expr *, cleanup_expr_free, expr_free)
-#define cleanup_expr __attribute__((cleanup(cleanup_expr_free)))
+#define cleanup_expr cleanup_by(cleanup_expr_free)
 
 /* Resolves every name of the expression to its index in `names` (at most 256); an unknown one is an
  * error with its column and the nearest known name. If a name occurs twice, the later one is used.

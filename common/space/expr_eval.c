@@ -18,7 +18,7 @@ bool expr_bind(struct expr *expr, const char *const *names, size_t n_names, stru
   cleanup_free int *slots = xcalloc(expr->n_names, sizeof *slots);
   for (size_t i = 0; i < expr->n_names; i++) {
     slots[i] = (int)n_names - 1;
-    while (slots[i] >= 0 && strcmp(names[slots[i]], expr->names[i]) != 0)
+    while (slots[i] >= 0 && !string_equal(names[slots[i]], expr->names[i]))
       slots[i]--;
   }
 
@@ -28,8 +28,7 @@ bool expr_bind(struct expr *expr, const char *const *names, size_t n_names, stru
     const char *name = expr->names[load->constant.integer];
     int slot = slots[load->constant.integer];
     if (slot < 0) {
-      char text[NAME_TEXT_SIZE];
-      EXPR_ERROR(error, load->column, "unknown name \"%s\"", name_cut(name, strlen(name), text));
+      EXPR_ERROR(error, load->column, "unknown name \"%s\"", NAME_CUT(name));
       error_suggest(error, name, names, n_names);
       return false;
     }
@@ -51,13 +50,12 @@ int expr_last_slot(const struct expr *expr) { return expr->last_slot; }
 
 bool scope_add(struct scope *scope, const char *name, struct value value, struct error *error) {
   size_t i = 0;
-  while (i < scope->n && strcmp(scope->names[i], name) != 0)
+  while (i < scope->n && !string_equal(scope->names[i], name))
     i++;
 
   if (i == ARRAY_LENGTH(scope->names)) {
-    char text[NAME_TEXT_SIZE];
     return error_set(error, "no room for \"%s\": expressions read at most %zu names",
-                     name_cut(name, strlen(name), text), ARRAY_LENGTH(scope->names));
+                     NAME_CUT(name), ARRAY_LENGTH(scope->names));
   }
 
   scope->names[i] = name;
@@ -275,9 +273,8 @@ bool expr_eval(const struct expr *expr, const struct value *slots, struct value 
       *top = slots[at->operand];
       if (top->type == VALUE_FLOAT) {
         const char *name = expr->names[at->constant.integer];
-        char text[NAME_TEXT_SIZE];
         return EXPR_ERROR(error, at->column, "\"%s\" is a float, which expressions cannot read",
-                          name_cut(name, strlen(name), text));
+                          NAME_CUT(name));
       }
       top++;
       break;

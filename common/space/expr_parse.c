@@ -290,8 +290,7 @@ static bool parse_call(struct parser *parser, const struct token *name) {
   }
 
   if (!function) {
-    char text[NAME_TEXT_SIZE];
-    name_cut(name->start, name->length, text);
+    const char *text = NAME_CUT_OF(name->start, name->length);
     EXPR_ERROR(parser->error, name->column, "unknown function \"%s\"", text);
     error_suggest(parser->error, text, known, ARRAY_LENGTH(known));
     return false;

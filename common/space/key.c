@@ -19,7 +19,7 @@ void key_release(struct key *key) {
 
 static size_t name_index(const char *name, const char *const *names, size_t n_names) {
   size_t i = 0;
-  while (i < n_names && strcmp(names[i], name) != 0)
+  while (i < n_names && !string_equal(names[i], name))
     i++;
   return i;
 }
@@ -47,19 +47,16 @@ static bool member_add(struct key *key, const char *name, struct value value, st
 }
 
 static bool member_is_missing(const char *name, struct error *error) {
-  char pointer[JSON_POINTER_SIZE], text[NAME_TEXT_SIZE];
-  return error_at(error, json_pointer_member(pointer, sizeof pointer, "", name),
-                  "the key lacks its member \"%s\"", name_cut(name, strlen(name), text));
+  return error_at(error, POINTER_MEMBER("", name), "the key lacks its member \"%s\"",
+                  NAME_CUT(name));
 }
 
 /* Whether the key of a kernel may have a member of this name. */
 static bool name_is_known(const char *name, const char *const *names, size_t n_names,
                           struct error *error) {
-  char pointer[JSON_POINTER_SIZE], text[NAME_TEXT_SIZE];
   if (name_index(name, names, n_names) < n_names)
     return true;
-  error_at(error, json_pointer_member(pointer, sizeof pointer, "", name),
-           "the key has no member \"%s\"", name_cut(name, strlen(name), text));
+  error_at(error, POINTER_MEMBER("", name), "the key has no member \"%s\"", NAME_CUT(name));
   error_suggest(error, name, names, n_names);
   return false;
 }
@@ -115,14 +112,13 @@ bool key_parse(const json_t *json, const char *const *names, size_t n_names, str
 
   cleanup_key struct key key = {0};
   for (size_t i = 0; i < n_names; i++) {
-    char pointer[JSON_POINTER_SIZE];
     struct value value;
     name = names[i];
     member = json_object_get(json, name);
     if (!member)
       return member_is_missing(name, error);
     if (!value_from_json(member, &value, error))
-      return error_pointer_prefix(error, json_pointer_member(pointer, sizeof pointer, "", name));
+      return error_pointer_prefix(error, POINTER_MEMBER("", name));
     if (value.type == VALUE_STRING)
       value.string = xstrdup(value.string);
     if (!member_add(&key, name, value, error))
@@ -146,7 +142,7 @@ static bool value_read(const char *text, struct value *ret, struct error *error)
                {"false", {VALUE_BOOL, {.boolean = false}}}};
 
   for (size_t i = 0; i < ARRAY_LENGTH(words); i++) {
-    if (strcmp(text, words[i].word) == 0) {
+    if (string_equal(text, words[i].word)) {
       *ret = words[i].value;
       return true;
     }
@@ -214,11 +210,10 @@ bool key_parse_text(const char *text, const char *const *names, size_t n_names, 
 
   for (const char *at = skip_blanks(text); *at;) {
     size_t length = strcspn(at, "=,");
-    char shown[NAME_TEXT_SIZE];
     if (at[length] != '=' || length == 0)
-      return error_set(error, "expected NAME=VALUE at \"%s\"", name_cut(at, length, shown));
+      return error_set(error, "expected NAME=VALUE at \"%s\"", NAME_CUT_OF(at, length));
     cleanup_free char *name = xstrndup(at, trimmed_length(at, length));
-    name_cut(name, strlen(name), shown);
+    const char *shown = NAME_CUT(name);
     if (name_index(name, (const char *const *)key.names, key.n) < key.n)
       return error_set(error, "the key has \"%s\" twice", shown);
 
@@ -242,7 +237,7 @@ json_t *key_to_json(const struct key *key) {
   json_t *json = json_object();
   ALWAYS(json != NULL);
   for (size_t i = 0; i < key->n; i++)
-    ALWAYS(json_object_set_new(json, key->names[i], value_to_json(key->values[i])) == 0);
+    json_put(json, key->names[i], value_to_json(key->values[i]));
   return json;
 }
 

@@ -30,7 +30,7 @@ must_check bool key_parse_text(const char *text, const char *const *names, size_
                                struct key *ret_key, struct error *error);
 
 void key_release(struct key *key);
-#define cleanup_key __attribute__((cleanup(key_release)))
+#define cleanup_key cleanup_by(key_release)
 
 must_check json_t *key_to_json(const struct key *key); /* members in the key's order */
 /* JSON with the members in the key's order, values canonical. Texts are owned by the caller. */

@@ -8,9 +8,8 @@ enum { ROLE_DEFINE = ROLE_ENV + 1 }; /* an alias of constexpr */
 static const char *const role_names[] = {"constexpr", "option", "env", "define", NULL};
 
 bool condition_error(struct error *error, size_t index) {
-  char pointer[JSON_POINTER_SIZE];
   error_prefix(error, "condition %zu, ", index);
-  error_pointer_prefix(error, json_pointer_index(pointer, sizeof pointer, "/conditions", index));
+  error_pointer_prefix(error, POINTER_INDEX("/conditions", index));
   return false;
 }
 
@@ -81,8 +80,7 @@ static bool space_value_from_json(const json_t *json, const char *pointer, struc
 }
 
 static bool parameter_name_check(const char *name, struct error *error) {
-  char shown[NAME_TEXT_SIZE];
-  name_cut(name, strlen(name), shown);
+  const char *shown = NAME_CUT(name);
   if (!expr_can_name(name))
     return error_set(
         error,
@@ -90,7 +88,7 @@ static bool parameter_name_check(const char *name, struct error *error) {
         shown);
 
   for (size_t i = 0; i < SPACE_FACTS; i++)
-    if (strcmp(name, space_fact_names[i]) == 0)
+    if (string_equal(name, space_fact_names[i]))
       return error_set(error,
                        "a parameter cannot be named \"%s\": conditions read the GPU's by that name",
                        shown);
@@ -103,24 +101,18 @@ struct given_parameter {
   char *name;
   json_t *values;
 };
-static const struct field parameter_fields[] = {
-    RECORD_FIELD(TEXT, struct given_parameter, name, .check = parameter_name_check),
-    {"values", FIELD_JSON, offsetof(struct given_parameter, values), FIELD_NOT_NULL | FIELD_ARRAY,
-     .least = 1, .most = SPACE_VALUES_MAX,
-     .schema = "{\"type\": [\"integer\", \"string\", \"boolean\", \"null\"]}"},
-};
-static const struct record parameter_record =
-    RECORD(NULL, struct given_parameter, parameter_fields);
+PRIVATE_RECORD(parameter, struct given_parameter,
+               RECORD_FIELD(TEXT, struct given_parameter, name, .check = parameter_name_check),
+               {"values", FIELD_JSON, offsetof(struct given_parameter, values),
+                FIELD_NOT_NULL | FIELD_ARRAY, .least = 1, .most = SPACE_VALUES_MAX,
+                .schema = "{\"type\": [\"integer\", \"string\", \"boolean\", \"null\"]}"});
 
 struct given_role {
   char *parameter;
   enum role role;
 };
-static const struct field role_fields[] = {
-    RECORD_FIELD(TEXT, struct given_role, parameter),
-    RECORD_FIELD(ENUM, struct given_role, role, FIELD_NOT_NULL, .names = role_names),
-};
-static const struct record role_record = RECORD(NULL, struct given_role, role_fields);
+PRIVATE_RECORD(role, struct given_role, RECORD_FIELD(TEXT, struct given_role, parameter),
+               RECORD_FIELD(ENUM, struct given_role, role, FIELD_NOT_NULL, .names = role_names));
 
 struct given {
   RECORD_ARRAY(struct given_parameter, n_parameters, parameters);
@@ -154,21 +146,18 @@ static bool parameters_parse(struct space *space, const struct given *given, str
     struct parameter *parameter = &space->parameters[space->n_parameters++];
     const json_t *values = given->parameters[i].values;
     size_t n = json_array_size(values), twice;
-    char pointer[JSON_POINTER_SIZE], at[JSON_POINTER_SIZE];
     parameter->name = xstrdup(given->parameters[i].name);
     parameter->values = xcalloc(n, sizeof *parameter->values);
     parameter->n_values = n;
-    json_pointer_member(pointer, sizeof pointer, "/parameters", parameter->name);
+    const char *pointer = POINTER_MEMBER("/parameters", parameter->name);
 
     for (size_t j = 0; j < n; j++)
-      if (!space_value_from_json(json_array_get(values, j),
-                                 json_pointer_index(at, sizeof at, pointer, j),
+      if (!space_value_from_json(json_array_get(values, j), POINTER_INDEX(pointer, j),
                                  &parameter->values[j], error))
         return false;
     parameter->values_order = rows_order(parameter->values, n, 1, &twice);
     if (twice < n)
-      return error_at(error, json_pointer_index(at, sizeof at, pointer, twice),
-                      "the value occurs twice; take one out");
+      return error_at(error, POINTER_INDEX(pointer, twice), "the value occurs twice; take one out");
     if (__builtin_mul_overflow(space->raw_count, (uint64_t)n, &space->raw_count) ||
         space->raw_count > INT64_MAX)
       return error_at(
@@ -185,15 +174,14 @@ static bool parameter_find(const struct space *space, const char *name, const ch
   const char *names[SPACE_PARAMETERS_MAX];
   for (size_t i = 0; i < space->n_parameters; i++) {
     names[i] = space->parameters[i].name;
-    if (strcmp(names[i], name) == 0) {
+    if (string_equal(names[i], name)) {
       *ret_index = i;
       return true;
     }
   }
 
-  char at[JSON_POINTER_SIZE], shown[NAME_TEXT_SIZE];
-  error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-           "the space has no parameter \"%s\"", name_cut(name, strlen(name), shown));
+  error_at(error, POINTER_MEMBER(pointer, name), "the space has no parameter \"%s\"",
+           NAME_CUT(name));
   error_suggest(error, name, names, space->n_parameters);
   return false;
 }
@@ -204,38 +192,31 @@ static bool row_parse(const struct space *space, const json_t *json, const char 
   if (!json_is_object(json))
     return error_at(error, pointer, "a config must be an object of parameters and values");
 
-  const char *name;
-  json_t *member;
-  char at[JSON_POINTER_SIZE];
-  json_object_foreach ((json_t *)json, name, member) {
+  json_members (json, name, member) {
     size_t index;
     if (!parameter_find(space, name, pointer, &index, error) ||
-        !space_value_from_json(member, json_pointer_member(at, sizeof at, pointer, name),
-                               &row[index], error))
+        !space_value_from_json(member, POINTER_MEMBER(pointer, name), &row[index], error))
       return false;
   }
 
   for (size_t i = 0; i < space->n_parameters; i++)
     if (!json_object_get(json, space->parameters[i].name))
-      return error_at(error, json_pointer_member(at, sizeof at, pointer, space->parameters[i].name),
+      return error_at(error, POINTER_MEMBER(pointer, space->parameters[i].name),
                       "the config has no value for parameter \"%.64s\"", space->parameters[i].name);
   return true;
 }
 
 static bool list_parse(struct space *space, const json_t *json, struct error *error) {
   size_t n = json_array_size(json);
-  char pointer[JSON_POINTER_SIZE];
-  const char *name;
-  json_t *member, *first = json_array_get(json, 0);
+  json_t *first = json_array_get(json, 0);
 
   if (json_object_size(first) > SPACE_PARAMETERS_MAX)
     return error_at(error, "/configs/0", "the space has more than %d parameters",
                     SPACE_PARAMETERS_MAX);
 
-  json_object_foreach (first, name, member) {
+  json_members (first, name, member) {
     if (!parameter_name_check(name, error))
-      return error_pointer_prefix(error,
-                                  json_pointer_member(pointer, sizeof pointer, "/configs/0", name));
+      return error_pointer_prefix(error, POINTER_MEMBER("/configs/0", name));
     space->parameters[space->n_parameters++].name = xstrdup(name);
   }
 
@@ -243,8 +224,7 @@ static bool list_parse(struct space *space, const json_t *json, struct error *er
   space->raw_count = n;
   space->list = xcalloc(n, space->n_parameters * sizeof *space->list);
   for (size_t i = 0; i < n; i++)
-    if (!row_parse(space, json_array_get(json, i),
-                   json_pointer_index(pointer, sizeof pointer, "/configs", i),
+    if (!row_parse(space, json_array_get(json, i), POINTER_INDEX("/configs", i),
                    space->list + i * space->n_parameters, error))
       return false;
 
@@ -255,7 +235,7 @@ static bool list_parse(struct space *space, const json_t *json, struct error *er
   size_t twice;
   space->list_order = rows_order(space->list, n, space->n_parameters, &twice);
   if (twice < n)
-    return error_at(error, json_pointer_index(pointer, sizeof pointer, "/configs", twice),
+    return error_at(error, POINTER_INDEX("/configs", twice),
                     "the config occurs twice in the list; take one out");
   return true;
 }
@@ -264,7 +244,7 @@ static json_t *values_to_json(const struct value *values, size_t n) {
   json_t *json = json_array();
   ALWAYS(json != NULL);
   for (size_t i = 0; i < n; i++)
-    ALWAYS(json_array_append_new(json, value_to_json(values[i])) == 0);
+    json_push(json, value_to_json(values[i]));
   return json;
 }
 
@@ -280,18 +260,16 @@ static struct digest identity(const struct space *space) {
                          ? json_string(parameter->name)
                          : json_pack("[s, o]", parameter->name,
                                      values_to_json(parameter->values, parameter->n_values));
-    ALWAYS(json_array_append_new(parameters, member) == 0);
+    json_push(parameters, member);
     if (parameter->role != ROLE_CONSTEXPR)
-      ALWAYS(json_object_set_new(roles, parameter->name,
-                                 json_string(role_names[parameter->role])) == 0);
+      json_put(roles, parameter->name, json_string(role_names[parameter->role]));
   }
 
   if (space->is_list)
     configs = json_array();
 
   for (uint64_t i = 0; configs && i < space->raw_count; i++)
-    ALWAYS(json_array_append_new(configs, values_to_json(space->list + i * space->n_parameters,
-                                                         space->n_parameters)) == 0);
+    json_push(configs, values_to_json(space->list + i * space->n_parameters, space->n_parameters));
 
   cleanup_json json_t *form =
       json_pack("{s:o, s:o*, s:O*, s:O*, s:o*}", space->is_list ? "names" : "parameters",
@@ -306,7 +284,7 @@ static struct digest identity(const struct space *space) {
 
 bool space_parse(const json_t *json, struct space **ret_space, struct error *error) {
   cleanup_space struct space *space = xcalloc(1, sizeof *space);
-  __attribute__((cleanup(given_release))) struct given given = {0};
+  cleanup_by(given_release) struct given given = {0};
   space->json = json_deep_copy(json);
 
   if (!record_read(&space_json_record, space->json, "", &given, error))
@@ -413,7 +391,7 @@ json_t *space_config_to_json(const struct space *space, uint64_t ordinal) {
   json_t *json = json_object();
   ALWAYS(space_config(space, ordinal, values));
   for (size_t i = 0; i < space->n_parameters; i++)
-    ALWAYS(json_object_set_new(json, space->parameters[i].name, value_to_json(values[i])) == 0);
+    json_put(json, space->parameters[i].name, value_to_json(values[i]));
   return json;
 }
 
@@ -450,11 +428,10 @@ bool space_config_from_json(const struct space *space, const json_t *json, uint6
     if (row_find(parameter->values, parameter->values_order, parameter->n_values, 1, &row[i],
                  &ignored))
       continue;
-    char pointer[JSON_POINTER_SIZE], shown[NAME_TEXT_SIZE];
     cleanup_free char *value = value_format(row[i], true);
-    return error_at(error, json_pointer_member(pointer, sizeof pointer, "", parameter->name),
-                    "%s is not one of the %zu values of parameter \"%.64s\"",
-                    name_cut(value, strlen(value), shown), parameter->n_values, parameter->name);
+    return error_at(error, POINTER_MEMBER("", parameter->name),
+                    "%s is not one of the %zu values of parameter \"%.64s\"", NAME_CUT(value),
+                    parameter->n_values, parameter->name);
   }
   die("space_config_from_json: every value was found and the config was not");
 }

@@ -55,7 +55,7 @@ extern const struct record space_json_record;
 must_check bool space_parse(const json_t *json, struct space **ret_space, struct error *error);
 void space_free(struct space *space);
 DEFINE_CLEANUP(struct space *, cleanup_space_free, space_free)
-#define cleanup_space __attribute__((cleanup(cleanup_space_free)))
+#define cleanup_space cleanup_by(cleanup_space_free)
 
 /* Convert both ways in O(parameters × log values); false when the ordinal is out of range or the
  * values are not a point of the space. `values` has n_parameters elements; space_config's are
@@ -98,7 +98,7 @@ must_check bool space_iterator_new(const struct space *space, const struct space
                                    struct error *error);
 void space_iterator_free(struct space_iterator *iterator);
 DEFINE_CLEANUP(struct space_iterator *, cleanup_space_iterator_free, space_iterator_free)
-#define cleanup_space_iterator __attribute__((cleanup(cleanup_space_iterator_free)))
+#define cleanup_space_iterator cleanup_by(cleanup_space_iterator_free)
 enum space_step { SPACE_POINT, SPACE_END, SPACE_ERROR };
 must_check enum space_step space_iterator_next(struct space_iterator *iterator,
                                                uint64_t *ret_ordinal, struct error *error);
@@ -138,7 +138,7 @@ struct conditions {
 must_check bool conditions_bind(const struct space *space, const struct space_facts *facts,
                                 struct conditions *conditions, struct error *error);
 void conditions_release(struct conditions *conditions);
-#define cleanup_conditions __attribute__((cleanup(conditions_release)))
+#define cleanup_conditions cleanup_by(conditions_release)
 
 enum decision { UNDECIDED, CONDITION_TRUE, CONDITION_FALSE, CONDITION_FAILED };
 

@@ -79,16 +79,13 @@ bool conditions_bind(const struct space *space, const struct space_facts *facts,
     names[n++] = space->parameters[i].name;
 
   for (size_t i = 0; key && i < key->n; i++)
-    for (size_t j = key->n; j < n; j++) {
-      char shown[NAME_TEXT_SIZE];
-      if (strcmp(names[i], names[j]) == 0)
+    for (size_t j = key->n; j < n; j++)
+      if (string_equal(names[i], names[j]))
         return error_set(
             error,
             "conditions cannot distinguish the key's member \"%s\" from the %s of that name; "
             "rename one of them",
-            name_cut(names[i], strlen(names[i]), shown),
-            j < conditions->n_fixed ? "GPU's fact" : "parameter");
-    }
+            NAME_CUT(names[i]), j < conditions->n_fixed ? "GPU's fact" : "parameter");
 
   conditions->exprs = xcalloc(space->n_conditions, sizeof(struct expr *));
   for (size_t i = 0; i < space->n_conditions; i++) {

@@ -18,7 +18,7 @@ enum agreement agreement_parse(const char *name) {
 }
 
 static enum agreement fact_of(const json_t *object, const char *member) {
-  return agreement_parse(json_string_value(json_object_get(object, member)));
+  return agreement_parse(json_text(object, member));
 }
 
 void agreement_facts_add(struct agreement_facts *facts, const json_t *conditions) {
@@ -50,8 +50,8 @@ void agreement_write(json_t *object, const struct agreement_facts *facts) {
 }
 
 struct agreement_facts agreement_read(const json_t *object) {
-  const char *class = json_string_value(json_object_get(object, "agreement"));
-  bool is_interpreted = json_is_true(json_object_get(object, "interpreted"));
+  const char *class = json_text(object, "agreement");
+  bool is_interpreted = json_flag(object, "interpreted");
   return (struct agreement_facts){
       .with_default =
           string_equal(class, CLASS_INTERPRETED) ? AGREEMENT_AGREES : agreement_parse(class),

@@ -6,9 +6,7 @@
 #include "common/program/terminal.h"
 #include "common/verdict/agreement.h"
 
-static double number(const json_t *object, const char *name) {
-  return json_number_value(json_object_get(object, name));
-}
+static double number(const json_t *object, const char *name) { return json_number(object, name); }
 static json_int_t integer(const json_t *object, const char *name) {
   return json_integer_value(json_object_get(object, name));
 }
@@ -58,15 +56,14 @@ static const json_t *resource_find(const struct report *report, const char *memb
 
 void report_counts_print(const struct report_counts *counts, FILE *out) {
   uint64_t measured = 0;
-  const char *name, *joint = " (";
-  json_t *count;
+  const char *joint = " (";
 
-  json_object_foreach ((json_t *)counts->outcomes, name, count)
+  json_members (counts->outcomes, name, count)
     measured += (uint64_t)json_integer_value(count);
   fprintf(out, "%" PRIu64 " %s: %" PRIu64 " measured", counts->configs,
           counts->is_search ? "trials of the search" : "valid configs", measured);
 
-  json_object_foreach ((json_t *)counts->outcomes, name, count) {
+  json_members (counts->outcomes, name, count) {
     if (json_integer_value(count) == 0)
       continue;
     fprintf(out, "%s%" JSON_INTEGER_FORMAT " %s", joint, json_integer_value(count), name);
@@ -118,12 +115,10 @@ static void table_of_finalists(const struct report *report, FILE *out) {
 
   cleanup_table struct table *table = table_new(columns, n_columns);
   uint64_t winner = (uint64_t)integer(report->verdict, "winner");
-  size_t index;
-  json_t *finalist;
-  json_array_foreach (json_object_get(report->verdict, "finalists"), index, finalist) {
+  json_elements (json_object_get(report->verdict, "finalists"), index, finalist) {
     uint64_t config = (uint64_t)integer(finalist, "config");
     double time_us = number(finalist, "median_us");
-    bool is_equivalent = json_is_true(json_object_get(finalist, "equivalent"));
+    bool is_equivalent = json_flag(finalist, "equivalent");
     table_cell(table, "%s", config == winner ? "*" : is_equivalent ? "=" : "");
     table_cell(table, "%" PRIu64, config);
     table_cell(table, "%.2f", time_us);
@@ -167,7 +162,7 @@ static void condition_add(struct condition *condition, const json_t *value) {
     condition->most = condition->n_numbers && condition->most > found ? condition->most : found;
     condition->n_numbers++;
   } else if (text) {
-    condition->differs |= condition->text && strcmp(condition->text, text) != 0;
+    condition->differs |= condition->text && !string_equal(condition->text, text);
     condition->text = condition->text ? condition->text : text;
   }
 }
@@ -181,16 +176,13 @@ static void plain_print(const char *text, FILE *out) {
 /* A line that sums up the state of the device. The job's JSON has all of it. */
 static void conditions_print(const struct report *report, FILE *out) {
   cleanup_json json_t *names = json_object(); /* in the order in which they occur */
-  size_t index, n = 0;
-  const json_t *row;
-  const char *name;
-  json_t *value;
+  size_t n = 0;
 
-  json_array_foreach (report->resources, index, row)
+  json_elements (report->resources, index, row)
     json_object_update_missing(names, json_object_get(row, "conditions"));
-  json_object_foreach (names, name, value) {
+  json_members (names, name, value) {
     struct condition condition = {0};
-    json_array_foreach (report->resources, index, row)
+    json_elements (report->resources, index, row)
       condition_add(&condition, json_object_get(json_object_get(row, "conditions"), name));
     if (!condition.n_numbers && !condition.text)
       continue;
@@ -222,17 +214,14 @@ void report_print(const struct report *report, FILE *out) {
 
   fprintf(out, "\nwinner (*)          config %" PRIu64 ": %s\n", winner, values);
   fputs("equivalence set (=)", out);
-  size_t index;
-  json_t *config;
-  json_array_foreach (json_object_get(verdict, "equivalence_set"), index, config)
+  json_elements (json_object_get(verdict, "equivalence_set"), index, config)
     fprintf(out, "%s%" JSON_INTEGER_FORMAT, index ? ", " : " ", json_integer_value(config));
 
   fprintf(
       out,
       "\nagainst the %-7s %.3f times as fast, %s (%.3f to %.3f, simultaneous over all finalists)\n",
-      baseline_name(report), number(verdict, "speedup"),
-      json_string_value(json_object_get(verdict, "verdict")), 1 / number(verdict, "baseline_upper"),
-      1 / number(verdict, "baseline_lower"));
+      baseline_name(report), number(verdict, "speedup"), json_text(verdict, "verdict"),
+      1 / number(verdict, "baseline_upper"), 1 / number(verdict, "baseline_lower"));
   fprintf(out,
           "regret bound        %.2f %% among the finalists (over %" JSON_INTEGER_FORMAT
           " paired samples, processes: %" JSON_INTEGER_FORMAT ", devices: %" JSON_INTEGER_FORMAT

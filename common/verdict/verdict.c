@@ -44,7 +44,7 @@ const char *stage_name(enum stage stage) { return stage_names[stage]; }
 
 bool name_find(const char *const *names, size_t n, const char *name, size_t *ret) {
   for (size_t i = 0; name && i < n; i++)
-    if (strcmp(names[i], name) == 0) {
+    if (string_equal(names[i], name)) {
       *ret = i;
       return true;
     }
@@ -359,7 +359,7 @@ static void winner_rate(const struct candidates *candidates, const struct candid
 static bool decide(const struct verdict_sample *samples, size_t n, uint64_t baseline,
                    const uint64_t *favourite, uint64_t seed, struct verdict *ret_verdict,
                    struct error *error) {
-  __attribute__((cleanup(candidates_release))) struct candidates candidates = {0};
+  cleanup_by(candidates_release) struct candidates candidates = {0};
   cleanup_free struct verdict_sample *sorted = NULL;
   if (!samples_sort(samples, n, &sorted, &n, error))
     return false;
@@ -469,18 +469,17 @@ json_t *verdict_to_json(const struct verdict *verdict) {
 
 bool verdict_json_replaces(const json_t *verdict, uint64_t baseline, uint64_t served,
                            double min_gain, struct error *ret_reason) {
-  const json_t *compared = served == baseline ? verdict : NULL, *element;
+  const json_t *compared = served == baseline ? verdict : NULL;
   const char *ratio_name = compared ? "baseline_ratio" : "winner_ratio";
   const char *upper_name = compared ? "baseline_upper" : "winner_upper";
   unsigned long long config = served;
-  size_t index;
 
-  json_array_foreach (json_object_get(verdict, "equivalence_set"), index, element)
+  json_elements (json_object_get(verdict, "equivalence_set"), index, element)
     if ((uint64_t)json_integer_value(element) == served)
       return error_set(ret_reason, "the served config %llu is in the job's equivalence set",
                        config);
 
-  json_array_foreach (json_object_get(verdict, "finalists"), index, element)
+  json_elements (json_object_get(verdict, "finalists"), index, element)
     if (!compared && (uint64_t)json_integer_value(json_object_get(element, "config")) == served)
       compared = element;
 

@@ -159,7 +159,7 @@ must_check bool verdict_decide_for(const struct verdict_sample *samples, size_t 
                                    uint64_t baseline, uint64_t config, uint64_t seed,
                                    struct verdict *ret_verdict, struct error *error);
 void verdict_release(struct verdict *verdict);
-#define cleanup_verdict __attribute__((cleanup(verdict_release)))
+#define cleanup_verdict cleanup_by(verdict_release)
 
 /* Whether no further process is needed: the outcome is not AMBIGUOUS, the regret bound is at most
  * VERDICT_REGRET, and no finalist that may be the fastest (lower <= 1) is kept out of the
@@ -242,7 +242,7 @@ struct device_ratios {
 must_check bool verdict_by_device(const struct verdict_sample *samples, size_t n, uint64_t to,
                                   struct device_ratios *ret, struct error *error);
 void device_ratios_release(struct device_ratios *ratios);
-#define cleanup_device_ratios __attribute__((cleanup(device_ratios_release)))
+#define cleanup_device_ratios cleanup_by(device_ratios_release)
 
 /* The config that is better than `to` on the device of rows[0..n): of those whose upper bound is
  * below 1 / VERDICT_EQUIVALENCE the one of the least ratio. NULL where there is none. */

@@ -18,7 +18,7 @@ static char *rows_text(enum output output, const char *json) {
   size_t size = 0;
   cleanup_json json_t *rows = json_loads(json, 0, NULL);
   FILE *out = open_memstream(&text, &size);
-  output_rows(output, rows, columns, ARRAY_LENGTH(columns), out);
+  output_rows_of(output, rows, columns, ARRAY_LENGTH(columns), out);
   fclose(out);
   return text;
 }

@@ -22,13 +22,15 @@
 #define FORGET_MS (60 * 60 * 1000)
 #define FLUSH_MAX 20000 /* agents in one statement */
 
+#define RECORD_OF struct agent_brief
 static const struct field brief_fields[] = {
-    RECORD_FIELD(TEXT, struct agent_brief, id),
-    RECORD_FIELD(TEXT, struct agent_brief, boot),
-    RECORD_FIELD(BOOL, struct agent_brief, is_draining),
-    {"token_id", FIELD_ID, offsetof(struct agent_brief, owner.token)},
-    {"has_token", FIELD_BOOL, offsetof(struct agent_brief, owner.has_token)},
+    MEMBER(TEXT, id),
+    MEMBER(TEXT, boot),
+    MEMBER(BOOL, is_draining),
+    MEMBER_AS("token_id", ID, owner.token),
+    MEMBER_AS("has_token", BOOL, owner.has_token),
 };
+#undef RECORD_OF
 static const struct record brief_record = RECORD(NULL, struct agent_brief, brief_fields);
 
 static void bind_ids(struct db_parameters *parameters, char (*ids)[AGENT_ID_SIZE], size_t n) {
@@ -169,12 +171,14 @@ static bool agent_drain(struct db *db, const char *agent, const struct drain_req
 struct agent_refusal {
   char *at, *machine, *name;
 };
+#define RECORD_OF struct agent_refusal
 static const struct field refusal_fields[] = {
-    RECORD_FIELD(TIME, struct agent_refusal, at, FIELD_ANSWER, "refused_at"),
-    RECORD_FIELD(TEXT, struct agent_refusal, machine, FIELD_ANSWER, "refused_machine"),
-    RECORD_FIELD(TEXT, struct agent_refusal, name, FIELD_ANSWER, "refused_name"),
+    MEMBER(TIME, at, 0, "refused_at"),
+    MEMBER(TEXT, machine, 0, "refused_machine"),
+    MEMBER(TEXT, name, 0, "refused_name"),
 };
-static const struct record refusal_record = RECORD(NULL, struct agent_refusal, refusal_fields);
+static const struct record refusal_record = ANSWER(NULL, refusal_fields);
+#undef RECORD_OF
 
 enum agent_state { AGENT_LIVE, AGENT_LOST, AGENT_DRAINING, AGENT_ENDED };
 static const char *const state_names[] = {"live", "lost", "draining", "ended", NULL};
@@ -196,27 +200,27 @@ struct agent {
   " \"drain_reason\": {\"type\": [\"string\", \"null\"]}, \"drained_by\": " SCHEMA_BY              \
   ", \"drained_by_id\": " SCHEMA_BY_ID ", \"yielded_since\": {\"type\": [\"string\", \"null\"],"   \
   " \"format\": \"date-time\"}, \"yield_reason\": {\"type\": [\"string\", \"null\"]}}}}"
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct agent, member, __VA_ARGS__)
+#define RECORD_OF struct agent
 static const struct field agent_fields[] = {
-    {"agent", FIELD_TEXT, offsetof(struct agent, id), FIELD_ANSWER | FIELD_NOT_NULL, "id"},
-    FIELD(TEXT, name, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(TEXT, version, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(ENUM, state, FIELD_ANSWER | FIELD_NOT_NULL, .names = state_names),
-    FIELD(TEXT, drain_reason, FIELD_ANSWER),
-    FIELD(TEXT, drained_by, FIELD_ANSWER, .schema = SCHEMA_BY),
-    FIELD(ID, drained_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TIME, removed_at, FIELD_ANSWER),
-    FIELD(TEXT, removed_by, FIELD_ANSWER, .schema = SCHEMA_BY),
-    FIELD(ID, removed_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TEXTS, trusted_keys, FIELD_ANSWER, .schema = SCHEMA_DIGESTS,
-          .about = "it accepts only kernels that one of these keys signed"),
-    FIELD(JSON, devices, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_DEVICES),
-    FIELD(RECORD, refused, FIELD_ANSWER, .of = &refusal_record,
-          .about = "the last refused enrolment of its id from another machine, if within a day"),
-    FIELD(TIME, last_seen, FIELD_ANSWER),
+    MEMBER_AS("agent", TEXT, id, FIELD_NOT_NULL, "id"),
+    MEMBER(TEXT, name, FIELD_NOT_NULL),
+    MEMBER(TEXT, version, FIELD_NOT_NULL),
+    MEMBER(ENUM, state, FIELD_NOT_NULL, .names = state_names),
+    MEMBER(TEXT, drain_reason),
+    MEMBER(TEXT, drained_by, .schema = SCHEMA_BY),
+    MEMBER(ID, drained_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TIME, removed_at),
+    MEMBER(TEXT, removed_by, .schema = SCHEMA_BY),
+    MEMBER(ID, removed_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TEXTS, trusted_keys, .schema = SCHEMA_DIGESTS,
+           .about = "it accepts only kernels that one of these keys signed"),
+    MEMBER(JSON, devices, FIELD_NOT_NULL, .schema = SCHEMA_DEVICES),
+    MEMBER(RECORD, refused, .of = &refusal_record,
+           .about = "the last refused enrolment of its id from another machine, if within a day"),
+    MEMBER(TIME, last_seen),
 };
-#undef FIELD
-const struct record agent_record = RECORD("Agent", struct agent, agent_fields);
+const struct record agent_record = ANSWER("Agent", agent_fields);
+#undef RECORD_OF
 
 /* Whether the request may send heartbeats for its agent; false: it was answered. The database is
  * not read: the housekeeper looks up an agent that is not known here. */
@@ -302,12 +306,12 @@ void route_agent_end(struct worker *worker, struct request *request) {
   }
 }
 
+#define RECORD_OF struct drain_request
 static const struct field drain_fields[] = {
-    RECORD_FIELD(TEXT, struct drain_request, device,
-                 .about = "drains only this device of the agent"),
-    RECORD_FIELD(TEXT, struct drain_request, reason, FIELD_STATED, .least = 1, .most = 1000,
-                 .about = "null ends the draining"),
+    MEMBER(TEXT, device, .about = "drains only this device of the agent"),
+    MEMBER(TEXT, reason, FIELD_STATED, .least = 1, .most = 1000, .about = "null ends the draining"),
 };
+#undef RECORD_OF
 const struct record drain_request_record =
     RECORD("DrainRequest", struct drain_request, drain_fields);
 

@@ -17,25 +17,24 @@ struct baseline_item {
 };
 /* What is of the lease and its job is null where they are not stored any more. */
 #define ALWAYS_THERE (FIELD_ANSWER | FIELD_NOT_NULL)
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct baseline_item, member, __VA_ARGS__)
+#define RECORD_OF struct baseline_item
 static const struct field item_fields[] = {
-    FIELD(TIME, at, ALWAYS_THERE, .about = "when the lease ended"),
-    FIELD(TEXT, subject, ALWAYS_THERE,
-          .about = "only medians of one subject can be compared with each other"),
-    FIELD(ID, job, FIELD_ANSWER),
-    FIELD(TEXT, name, FIELD_ANSWER, .about = "of the kernel"),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
-    FIELD(INTEGER, config, FIELD_ANSWER, .about = "the job's baseline"),
-    FIELD(NUMBER, median_us, ALWAYS_THERE),
-    FIELD(BOOL, counts, ALWAYS_THERE,
-          .about = "whether it is compared with; false before a drifting device was resumed"),
-    FIELD(NUMBER, device_seconds, FIELD_ANSWER, .about = "of the lease"),
-    FIELD(JSON, outcomes, FIELD_ANSWER, .about = "of the lease's configs",
-          .schema = "{\"type\": \"object\", \"additionalProperties\": {\"type\": \"integer\"}}"),
+    MEMBER(TIME, at, FIELD_NOT_NULL, .about = "when the lease ended"),
+    MEMBER(TEXT, subject, FIELD_NOT_NULL,
+           .about = "only medians of one subject can be compared with each other"),
+    MEMBER(ID, job),
+    MEMBER(TEXT, name, .about = "of the kernel"),
+    MEMBER(JSON, key, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
+    MEMBER(INTEGER, config, .about = "the job's baseline"),
+    MEMBER(NUMBER, median_us, FIELD_NOT_NULL),
+    MEMBER(BOOL, counts, FIELD_NOT_NULL,
+           .about = "whether it is compared with; false before a drifting device was resumed"),
+    MEMBER(NUMBER, device_seconds, .about = "of the lease"),
+    MEMBER(JSON, outcomes, .about = "of the lease's configs",
+           .schema = "{\"type\": \"object\", \"additionalProperties\": {\"type\": \"integer\"}}"),
 };
-#undef FIELD
-const struct record baseline_item_record =
-    RECORD("BaselineItem", struct baseline_item, item_fields);
+const struct record baseline_item_record = ANSWER("BaselineItem", item_fields);
+#undef RECORD_OF
 
 void route_agent_baselines(struct worker *worker, struct request *request) {
   static const char *const names[] = {"limit", NULL};

@@ -91,13 +91,12 @@ struct enrolment_terms {
   char *agent_name;
   json_t *environment;
 };
+#define RECORD_OF struct enrolment_terms
 static const struct field terms_fields[] = {
-    RECORD_FIELD(BOOL, struct enrolment_terms, is_live),
-    RECORD_FIELD(INTEGER, struct enrolment_terms, uses_left),
-    {"token_name", FIELD_TEXT, offsetof(struct enrolment_terms, name)},
-    RECORD_FIELD(TEXT, struct enrolment_terms, agent_name),
-    RECORD_FIELD(JSON, struct enrolment_terms, environment),
+    MEMBER(BOOL, is_live),    MEMBER(INTEGER, uses_left), MEMBER_AS("token_name", TEXT, name),
+    MEMBER(TEXT, agent_name), MEMBER(JSON, environment),
 };
+#undef RECORD_OF
 static const struct record terms_record = RECORD(NULL, struct enrolment_terms, terms_fields);
 
 static void enrolment_terms_release(struct enrolment_terms *terms) {
@@ -139,16 +138,18 @@ struct agent_before {
                              agent */
   struct enrolment_terms terms; /* of the owner; no limits unless it has the role enrol */
 };
+#define RECORD_OF struct agent_before
 static const struct field before_fields[] = {
-    {"agent_is_live", FIELD_BOOL, offsetof(struct agent_before, is_live)},
-    RECORD_FIELD(TEXT, struct agent_before, name),
-    RECORD_FIELD(TEXT, struct agent_before, machine),
-    RECORD_FIELD(TIME, struct agent_before, last_seen),
-    {"token_id", FIELD_ID, offsetof(struct agent_before, owner)},
-    {"is_enrol", FIELD_BOOL, offsetof(struct agent_before, owner_is_enrol)},
-    RECORD_FIELD(BOOL, struct agent_before, is_of_certificate),
-    RECORD_FIELD(RECORD, struct agent_before, terms, .of = &terms_record),
+    MEMBER_AS("agent_is_live", BOOL, is_live),
+    MEMBER(TEXT, name),
+    MEMBER(TEXT, machine),
+    MEMBER(TIME, last_seen),
+    MEMBER_AS("token_id", ID, owner),
+    MEMBER_AS("is_enrol", BOOL, owner_is_enrol),
+    MEMBER(BOOL, is_of_certificate),
+    MEMBER(RECORD, terms, .of = &terms_record),
 };
+#undef RECORD_OF
 static const struct record before_record = RECORD(NULL, struct agent_before, before_fields);
 
 static void agent_before_release(struct agent_before *before) {

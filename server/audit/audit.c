@@ -18,20 +18,20 @@ struct audit_entry {
   const char *action; /* not an enum: a newer server may write actions that this one lacks */
   json_t *detail;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct audit_entry, member, __VA_ARGS__)
+#define RECORD_OF struct audit_entry
 static const struct field entry_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(TIME, at, FIELD_ANSWER),
-    FIELD(TEXT, token, FIELD_ANSWER),
-    FIELD(ID, token_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TEXT, role, FIELD_ANSWER),
-    FIELD(TEXT, peer, FIELD_ANSWER),
-    FIELD(TEXT, action, FIELD_ANSWER),
-    FIELD(TEXT, object, FIELD_ANSWER),
-    FIELD(JSON, detail, FIELD_ANSWER, .schema = "{\"type\": \"object\"}"),
+    MEMBER(ID, id),
+    MEMBER(TIME, at),
+    MEMBER(TEXT, token),
+    MEMBER(ID, token_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TEXT, role),
+    MEMBER(TEXT, peer),
+    MEMBER(TEXT, action),
+    MEMBER(TEXT, object),
+    MEMBER(JSON, detail, .schema = "{\"type\": \"object\"}"),
 };
-#undef FIELD
-const struct record audit_entry_record = RECORD("AuditEntry", struct audit_entry, entry_fields);
+const struct record audit_entry_record = ANSWER("AuditEntry", entry_fields);
+#undef RECORD_OF
 
 bool audit_add(struct db *db, const struct audit_row *rows, size_t n, struct error *error) {
   if (n == 0)

@@ -238,12 +238,13 @@ struct blob_answer {
   struct digest blob;
   int64_t size;
 };
+#define RECORD_OF struct blob_answer
 static const struct field blob_answer_fields[] = {
-    RECORD_FIELD(DIGEST, struct blob_answer, blob, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct blob_answer, size, FIELD_ANSWER),
+    MEMBER(DIGEST, blob),
+    MEMBER(INTEGER, size),
 };
-const struct record blob_answer_record =
-    RECORD("BlobAnswer", struct blob_answer, blob_answer_fields);
+const struct record blob_answer_record = ANSWER("BlobAnswer", blob_answer_fields);
+#undef RECORD_OF
 
 void route_blob_put(struct worker *worker, struct request *request) {
   struct blob_answer answer = {.size = (int64_t)request->body_size};

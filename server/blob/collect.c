@@ -35,14 +35,15 @@ struct collect_request {
   bool is_dry, measurements;
   int64_t keep_days;
 };
+#define RECORD_OF struct collect_request
 static const struct field request_fields[] = {
-    {"dry_run", FIELD_BOOL, offsetof(struct collect_request, is_dry), FIELD_NOT_NULL},
-    RECORD_FIELD(INTEGER, struct collect_request, keep_days, FIELD_NOT_NULL, .least = 1,
-                 .most = 36500, .about = "default: 30"),
-    RECORD_FIELD(BOOL, struct collect_request, measurements, FIELD_NOT_NULL,
-                 .about = "also those of jobs that ended more than keep_days ago, a partition a "
-                          "call"),
+    MEMBER_AS("dry_run", BOOL, is_dry, FIELD_NOT_NULL),
+    MEMBER(INTEGER, keep_days, FIELD_NOT_NULL, .least = 1, .most = 36500, .about = "default: 30"),
+    MEMBER(BOOL, measurements, FIELD_NOT_NULL,
+           .about = "also those of jobs that ended more than keep_days ago, a partition a "
+                    "call"),
 };
+#undef RECORD_OF
 const struct record gc_request_record = RECORD("GcRequest", struct collect_request, request_fields);
 
 struct collected_release {
@@ -50,15 +51,16 @@ struct collected_release {
   char *tag, *created_at;
   int64_t winners, bytes;
 };
+#define RECORD_OF struct collected_release
 static const struct field release_fields[] = {
-    {"release", FIELD_DIGEST, offsetof(struct collected_release, digest), FIELD_ANSWER,
-     .column = "digest"},
-    RECORD_FIELD(TEXT, struct collected_release, tag, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct collected_release, winners, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct collected_release, bytes, FIELD_ANSWER),
-    RECORD_FIELD(TIME, struct collected_release, created_at, FIELD_ANSWER),
+    MEMBER_AS("release", DIGEST, digest, .column = "digest"),
+    MEMBER(TEXT, tag),
+    MEMBER(INTEGER, winners),
+    MEMBER(INTEGER, bytes),
+    MEMBER(TIME, created_at),
 };
-static const struct record release_record = RECORD(NULL, struct collected_release, release_fields);
+static const struct record release_record = ANSWER(NULL, release_fields);
+#undef RECORD_OF
 
 /* The answer: what was removed, or would be. */
 struct collection {
@@ -72,23 +74,27 @@ struct collection {
   bool has_more; /* COLLECT_AT_ONCE of something were found, or another partition is due */
   struct collect_request request;
 };
+#define RECORD_OF struct collected_files
 static const struct field files_fields[] = {
-    RECORD_FIELD(INTEGER, struct collected_files, n, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct collected_files, bytes, FIELD_ANSWER),
+    MEMBER(INTEGER, n),
+    MEMBER(INTEGER, bytes),
 };
-static const struct record files_record = RECORD(NULL, struct collected_files, files_fields);
+static const struct record files_record = ANSWER(NULL, files_fields);
+#undef RECORD_OF
 
+#define RECORD_OF struct collection
 static const struct field answer_fields[] = {
-    RECORD_FIELD(RECORDS, struct collection, releases, FIELD_ANSWER, .of = &release_record),
-    RECORD_FIELD(RECORD, struct collection, files, FIELD_ANSWER, .of = &files_record),
-    RECORD_FIELD(INTEGER, struct collection, demand, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct collection, fetches, FIELD_ANSWER),
-    RECORD_FIELD(RECORD, struct collection, measurements, FIELD_ANSWER, .of = &retention_record),
-    {"more", FIELD_BOOL, offsetof(struct collection, has_more), FIELD_ANSWER},
-    {"dry_run", FIELD_BOOL, offsetof(struct collection, request.is_dry), FIELD_ANSWER},
-    {"keep_days", FIELD_INTEGER, offsetof(struct collection, request.keep_days), FIELD_ANSWER},
+    MEMBER(RECORDS, releases, .of = &release_record),
+    MEMBER(RECORD, files, .of = &files_record),
+    MEMBER(INTEGER, demand),
+    MEMBER(INTEGER, fetches),
+    MEMBER(RECORD, measurements, .of = &retention_record),
+    MEMBER_AS("more", BOOL, has_more),
+    MEMBER_AS("dry_run", BOOL, request.is_dry),
+    MEMBER_AS("keep_days", INTEGER, request.keep_days),
 };
-const struct record gc_answer_record = RECORD("GcAnswer", struct collection, answer_fields);
+const struct record gc_answer_record = ANSWER("GcAnswer", answer_fields);
+#undef RECORD_OF
 
 static void collection_release(struct collection *collection) {
   record_release(&gc_answer_record, collection);

@@ -10,13 +10,13 @@
 #include "server/http/request.h"
 #include "server/records.h"
 
+#define RECORD_OF struct compatibility
 static const struct field request_fields[] = {
-    RECORD_FIELD(CUSTOM, struct compatibility, asked, FIELD_REQUIRED, .custom = &environment_field),
-    RECORD_FIELD(CUSTOM, struct compatibility, served, FIELD_REQUIRED,
-                 .custom = &environment_field),
-    RECORD_FIELD(TEXT, struct compatibility, reason, FIELD_NOT_NULL,
-                 .most = COMPATIBILITY_REASON_MAX),
+    MEMBER(CUSTOM, asked, FIELD_REQUIRED, .custom = &environment_field),
+    MEMBER(CUSTOM, served, FIELD_REQUIRED, .custom = &environment_field),
+    MEMBER(TEXT, reason, FIELD_NOT_NULL, .most = COMPATIBILITY_REASON_MAX),
 };
+#undef RECORD_OF
 const struct record compatibility_request_record =
     RECORD("CompatibilityRequest", struct compatibility, request_fields);
 
@@ -137,19 +137,18 @@ struct compatibility_item {
   json_t *asked, *served;
   char *reason, *made_by, *made_at;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct compatibility_item, member, __VA_ARGS__)
+#define RECORD_OF struct compatibility_item
 static const struct field item_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(JSON, asked, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(JSON, served, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXT, reason, FIELD_ANSWER),
-    FIELD(TEXT, made_by, FIELD_ANSWER),
-    FIELD(ID, made_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TIME, made_at, FIELD_ANSWER),
+    MEMBER(ID, id),
+    MEMBER(JSON, asked, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(JSON, served, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, reason),
+    MEMBER(TEXT, made_by),
+    MEMBER(ID, made_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TIME, made_at),
 };
-#undef FIELD
-const struct record compatibility_item_record =
-    RECORD("CompatibilityItem", struct compatibility_item, item_fields);
+const struct record compatibility_item_record = ANSWER("CompatibilityItem", item_fields);
+#undef RECORD_OF
 
 void route_compatibility_list(struct worker *worker, struct request *request) {
   static const struct list list = {.statement = &sql_compatibilities_list,

@@ -14,11 +14,13 @@ char *channel_etag(const struct channel_state *state, char text[CHANNEL_ETAG_SIZ
   return text;
 }
 
+#define RECORD_OF struct channel_row
 static const struct field row_fields[] = {
-    RECORD_FIELD(INTEGER, struct channel_row, id),
-    RECORD_FIELD(RECORD, struct channel_row, entry, .of = &channel_entry_record),
-    RECORD_FIELD(INTEGER, struct channel_row, signings),
+    MEMBER(INTEGER, id),
+    MEMBER(RECORD, entry, .of = &channel_entry_record),
+    MEMBER(INTEGER, signings),
 };
+#undef RECORD_OF
 static const struct record row_record = RECORD(NULL, struct channel_row, row_fields);
 
 void channel_rows_release(struct channel_rows *rows) {

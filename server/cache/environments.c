@@ -11,11 +11,13 @@ struct stored_environment {
   struct digest digest, hardware_digest;
   char *identity;
 };
+#define RECORD_OF struct stored_environment
 static const struct field stored_fields[] = {
-    RECORD_FIELD(DIGEST, struct stored_environment, digest),
-    RECORD_FIELD(DIGEST, struct stored_environment, hardware_digest),
-    RECORD_FIELD(TEXT, struct stored_environment, identity),
+    MEMBER(DIGEST, digest),
+    MEMBER(DIGEST, hardware_digest),
+    MEMBER(TEXT, identity),
 };
+#undef RECORD_OF
 static const struct record stored_record = RECORD(NULL, struct stored_environment, stored_fields);
 
 bool environments_store(struct db *db, const struct environment *const *environments, size_t n,
@@ -45,12 +47,12 @@ void known_environments_release(struct known_environments *known) {
   *known = (struct known_environments){0};
 }
 
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct known_environment, member, __VA_ARGS__)
+#define RECORD_OF struct known_environment
 static const struct field known_fields[] = {
-    FIELD(DIGEST, hardware_digest), FIELD(INTEGER, agents), FIELD(INTEGER, devices),
-    FIELD(BOOL, is_selective),      FIELD(TEXT, agent),     FIELD(TEXT, agent_name),
+    MEMBER(DIGEST, hardware_digest), MEMBER(INTEGER, agents), MEMBER(INTEGER, devices),
+    MEMBER(BOOL, is_selective),      MEMBER(TEXT, agent),     MEMBER(TEXT, agent_name),
 };
-#undef FIELD
+#undef RECORD_OF
 static const struct record known_record = RECORD(NULL, struct known_environment, known_fields);
 
 bool environments_known(struct db *db, int64_t live_ms, struct known_environments *ret,
@@ -81,15 +83,15 @@ struct environment_item {
   int64_t agents;
   char *last_seen;
 };
+#define RECORD_OF struct environment_item
 static const struct field item_fields[] = {
-    RECORD_FIELD(JSON, struct environment_item, environment, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_ENVIRONMENT),
-    RECORD_FIELD(DIGEST, struct environment_item, digest, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(INTEGER, struct environment_item, agents, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TIME, struct environment_item, last_seen, FIELD_ANSWER),
+    MEMBER(JSON, environment, FIELD_NOT_NULL, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(DIGEST, digest, FIELD_NOT_NULL),
+    MEMBER(INTEGER, agents, FIELD_NOT_NULL),
+    MEMBER(TIME, last_seen),
 };
-const struct record environment_item_record =
-    RECORD("EnvironmentItem", struct environment_item, item_fields);
+const struct record environment_item_record = ANSWER("EnvironmentItem", item_fields);
+#undef RECORD_OF
 
 void route_environment_list(struct worker *worker, struct request *request) {
   static const struct list list = {.statement = &sql_environments_list,

@@ -19,17 +19,15 @@ static const char *const kind_names[] = {
     [FETCH_NONE] = "none",       [FETCH_ENTRY] = "entry", [FETCH_CHOICES] = "choices",
     [FETCH_RELEASE] = "release", [FETCH_FILES] = "files", NULL};
 
+#define RECORD_OF struct noted_fetch
 static const struct field noted_fields[] = {
-    RECORD_FIELD(DIGEST, struct noted_fetch, release, 0),
-    RECORD_FIELD(ENUM, struct noted_fetch, kind, 0, .names = kind_names),
-    RECORD_FIELD(TEXT, struct noted_fetch, channel, 0),
-    RECORD_FIELD(ENUM, struct noted_fetch, rule, 0, .names = cache_rule_names),
-    RECORD_FIELD(TEXT, struct noted_fetch, fetched_by, 0),
-    RECORD_FIELD(INTEGER, struct noted_fetch, fetched_by_id, 0),
-    RECORD_FIELD(INTEGER, struct noted_fetch, requests, 0),
-    RECORD_FIELD(INTEGER, struct noted_fetch, first_ms, 0),
-    RECORD_FIELD(INTEGER, struct noted_fetch, last_ms, 0),
+    MEMBER(DIGEST, release),   MEMBER(ENUM, kind, .names = kind_names),
+    MEMBER(TEXT, channel),     MEMBER(ENUM, rule, .names = cache_rule_names),
+    MEMBER(TEXT, fetched_by),  MEMBER(INTEGER, fetched_by_id),
+    MEMBER(INTEGER, requests), MEMBER(INTEGER, first_ms),
+    MEMBER(INTEGER, last_ms),
 };
+#undef RECORD_OF
 static const struct record noted_record = RECORD(NULL, struct noted_fetch, noted_fields);
 
 struct fetches {
@@ -206,27 +204,23 @@ struct listed_fetch {
   char *kind, *channel, *rule, *fetched_by, *first_at, *last_at;
   int64_t fetched_by_id, requests;
 };
+#define RECORD_OF struct listed_fetch
 static const struct field listed_fields[] = {
-    RECORD_FIELD(TEXT, struct listed_fetch, fetched_by, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_BY),
-    RECORD_FIELD(ID, struct listed_fetch, fetched_by_id, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_BY_ID),
-    RECORD_FIELD(TEXT, struct listed_fetch, kind, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = "{\"type\": \"string\", \"enum\": [\"entry\", \"choices\", "
-                           "\"release\", \"files\"]}",
-                 .about = "what was requested: a channel's entry, choices, the release itself, or "
-                          "an export of it"),
-    RECORD_FIELD(TEXT, struct listed_fetch, channel, FIELD_ANSWER,
-                 .about = "null: the release was requested by its digest"),
-    RECORD_FIELD(TEXT, struct listed_fetch, rule, FIELD_ANSWER,
-                 .about = "by which the entry was found; null without a channel"),
-    RECORD_FIELD(INTEGER, struct listed_fetch, requests, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .about = "those answered 304 among them"),
-    RECORD_FIELD(TIME, struct listed_fetch, first_at, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TIME, struct listed_fetch, last_at, FIELD_ANSWER | FIELD_NOT_NULL),
+    MEMBER(TEXT, fetched_by, FIELD_NOT_NULL, .schema = SCHEMA_BY),
+    MEMBER(ID, fetched_by_id, FIELD_NOT_NULL, .schema = SCHEMA_BY_ID),
+    MEMBER(TEXT, kind, FIELD_NOT_NULL,
+           .schema = "{\"type\": \"string\", \"enum\": [\"entry\", \"choices\", "
+                     "\"release\", \"files\"]}",
+           .about = "what was requested: a channel's entry, choices, the release itself, or "
+                    "an export of it"),
+    MEMBER(TEXT, channel, .about = "null: the release was requested by its digest"),
+    MEMBER(TEXT, rule, .about = "by which the entry was found; null without a channel"),
+    MEMBER(INTEGER, requests, FIELD_NOT_NULL, .about = "those answered 304 among them"),
+    MEMBER(TIME, first_at, FIELD_NOT_NULL),
+    MEMBER(TIME, last_at, FIELD_NOT_NULL),
 };
-const struct record listed_fetch_record =
-    RECORD("ReleaseFetch", struct listed_fetch, listed_fields);
+const struct record listed_fetch_record = ANSWER("ReleaseFetch", listed_fields);
+#undef RECORD_OF
 
 void route_release_fetches(struct worker *worker, struct request *request) {
   static const struct list list = {.statement = &sql_fetches_list, .record = &listed_fetch_record};

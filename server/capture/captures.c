@@ -71,42 +71,42 @@ struct capture_item {
   char *name, *owner, *why, *channel, *waits_for, *move, *seen_at;
   char *policy, *policy_of, *target, *not_queued, *reason; /* for waits_for */
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct capture_item, member, __VA_ARGS__)
+#define RECORD_OF struct capture_item
 static const struct field item_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(DIGEST, closure, FIELD_ANSWER),
-    FIELD(TEXT, name, FIELD_ANSWER, .about = "MODULE:QUALNAME"),
-    FIELD(TEXT, owner, FIELD_ANSWER, .about = "the token that posted it"),
-    FIELD(INTEGER, keys, FIELD_ANSWER),
-    FIELD(INTEGER, waiting, FIELD_ANSWER, .about = "keys without a build"),
-    FIELD(INTEGER, building, FIELD_ANSWER, .about = "of these, leased to a builder"),
-    FIELD(INTEGER, built, FIELD_ANSWER, .about = "keys with a build, whatever became of them"),
-    FIELD(INTEGER, refused, FIELD_ANSWER),
-    FIELD(INTEGER, without_job, FIELD_ANSWER, .about = "built keys that no job tunes"),
-    FIELD(INTEGER, queued, FIELD_ANSWER),
-    FIELD(INTEGER, tuning, FIELD_ANSWER),
-    FIELD(INTEGER, tuned, FIELD_ANSWER, .about = "keys for which a job has a winner"),
-    FIELD(INTEGER, undecided, FIELD_ANSWER),
-    FIELD(INTEGER, failed, FIELD_ANSWER),
-    FIELD(INTEGER, proposed, FIELD_ANSWER, .about = "of the tuned, in an open proposal"),
-    FIELD(INTEGER, released, FIELD_ANSWER, .about = "of the tuned, in a release only"),
-    FIELD(INTEGER, served, FIELD_ANSWER, .about = "of the tuned, served by a channel"),
-    FIELD(TEXT, why, FIELD_ANSWER, .about = "one of the reasons of refusals"),
-    FIELD(ID, job, FIELD_ANSWER, .about = "the one that it waits for, or one of its jobs"),
-    FIELD(ID, proposal, FIELD_ANSWER),
-    FIELD(TEXT, channel, FIELD_ANSWER),
-    FIELD(TEXT, waits_for, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "null: for nothing"),
-    FIELD(TEXT, move, FIELD_ANSWER | FIELD_NO_COLUMN, .schema = SCHEMA_MOVE,
-          .about = "who has to act next; null: nobody"),
-    FIELD(TIME, seen_at, FIELD_ANSWER),
-    FIELD(TEXT, policy, FIELD_NO_JSON),
-    FIELD(TEXT, policy_of, FIELD_NO_JSON),
-    FIELD(TEXT, target, FIELD_NO_JSON),
-    FIELD(TEXT, not_queued, FIELD_NO_JSON),
-    FIELD(TEXT, reason, FIELD_NO_JSON),
+    MEMBER(ID, id),
+    MEMBER(DIGEST, closure),
+    MEMBER(TEXT, name, .about = "MODULE:QUALNAME"),
+    MEMBER(TEXT, owner, .about = "the token that posted it"),
+    MEMBER(INTEGER, keys),
+    MEMBER(INTEGER, waiting, .about = "keys without a build"),
+    MEMBER(INTEGER, building, .about = "of these, leased to a builder"),
+    MEMBER(INTEGER, built, .about = "keys with a build, whatever became of them"),
+    MEMBER(INTEGER, refused),
+    MEMBER(INTEGER, without_job, .about = "built keys that no job tunes"),
+    MEMBER(INTEGER, queued),
+    MEMBER(INTEGER, tuning),
+    MEMBER(INTEGER, tuned, .about = "keys for which a job has a winner"),
+    MEMBER(INTEGER, undecided),
+    MEMBER(INTEGER, failed),
+    MEMBER(INTEGER, proposed, .about = "of the tuned, in an open proposal"),
+    MEMBER(INTEGER, released, .about = "of the tuned, in a release only"),
+    MEMBER(INTEGER, served, .about = "of the tuned, served by a channel"),
+    MEMBER(TEXT, why, .about = "one of the reasons of refusals"),
+    MEMBER(ID, job, .about = "the one that it waits for, or one of its jobs"),
+    MEMBER(ID, proposal),
+    MEMBER(TEXT, channel),
+    MEMBER(TEXT, waits_for, FIELD_NO_COLUMN, .about = "null: for nothing"),
+    MEMBER(TEXT, move, FIELD_NO_COLUMN, .schema = SCHEMA_MOVE,
+           .about = "who has to act next; null: nobody"),
+    MEMBER(TIME, seen_at),
+    MEMBER(TEXT, policy, FIELD_NO_JSON),
+    MEMBER(TEXT, policy_of, FIELD_NO_JSON),
+    MEMBER(TEXT, target, FIELD_NO_JSON),
+    MEMBER(TEXT, not_queued, FIELD_NO_JSON),
+    MEMBER(TEXT, reason, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record capture_item_record = RECORD("CaptureItem", struct capture_item, item_fields);
+const struct record capture_item_record = ANSWER("CaptureItem", item_fields);
+#undef RECORD_OF
 
 /* How far a function or a key is, for what it waits for; borrows its texts. */
 struct way {
@@ -254,39 +254,38 @@ struct capture_launch {
   char *owner, *policy, *policy_of, *target;
   struct digest build, kernel;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct capture_launch, member, __VA_ARGS__)
+#define RECORD_OF struct capture_launch
 static const struct field launch_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    FIELD(TEXT, state, FIELD_ANSWER,
-          .schema = "{\"enum\": [\"waiting\", \"building\", \"built\", \"refused\", \"queued\", "
-                    "\"tuning\", \"tuned\", \"undecided\", \"failed\", \"cancelled\", "
-                    "\"released\", \"proposed\", \"served\"]}"),
-    FIELD(TIME, seen_at, FIELD_ANSWER),
-    FIELD(INTEGER, seen, FIELD_ANSWER, .about = "how often it was posted"),
-    FIELD(TEXT, arch, FIELD_ANSWER),
-    FIELD(TEXT, triton, FIELD_ANSWER, .about = "the version in the program"),
-    FIELD(TEXT, image, FIELD_ANSWER, .about = "empty where the program did not know it"),
-    FIELD(TEXT, refused, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(DIGEST, build, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(DIGEST, kernel, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(ID, job, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(TEXT, reason, FIELD_ANSWER | FIELD_OMITTED, .about = "why the job has no winner"),
-    FIELD(TEXT, not_queued, FIELD_ANSWER | FIELD_OMITTED, .about = "why the policy made no job"),
-    FIELD(ID, proposal, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(TEXT, channel, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(TEXT, waits_for, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "null: for nothing"),
-    FIELD(TEXT, move, FIELD_ANSWER | FIELD_NO_COLUMN, .schema = SCHEMA_MOVE,
-          .about = "who has to act next; null: nobody"),
-    FIELD(INTEGER, function, FIELD_NO_JSON),
-    FIELD(TEXT, owner, FIELD_NO_JSON),
-    FIELD(TEXT, policy, FIELD_NO_JSON),
-    FIELD(TEXT, policy_of, FIELD_NO_JSON),
-    FIELD(TEXT, target, FIELD_NO_JSON),
+    MEMBER(ID, id),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(TEXT, state,
+           .schema = "{\"enum\": [\"waiting\", \"building\", \"built\", \"refused\", \"queued\", "
+                     "\"tuning\", \"tuned\", \"undecided\", \"failed\", \"cancelled\", "
+                     "\"released\", \"proposed\", \"served\"]}"),
+    MEMBER(TIME, seen_at),
+    MEMBER(INTEGER, seen, .about = "how often it was posted"),
+    MEMBER(TEXT, arch),
+    MEMBER(TEXT, triton, .about = "the version in the program"),
+    MEMBER(TEXT, image, .about = "empty where the program did not know it"),
+    MEMBER(TEXT, refused, FIELD_OMITTED),
+    MEMBER(DIGEST, build, FIELD_OMITTED),
+    MEMBER(DIGEST, kernel, FIELD_OMITTED),
+    MEMBER(ID, job, FIELD_OMITTED),
+    MEMBER(TEXT, reason, FIELD_OMITTED, .about = "why the job has no winner"),
+    MEMBER(TEXT, not_queued, FIELD_OMITTED, .about = "why the policy made no job"),
+    MEMBER(ID, proposal, FIELD_OMITTED),
+    MEMBER(TEXT, channel, FIELD_OMITTED),
+    MEMBER(TEXT, waits_for, FIELD_NO_COLUMN, .about = "null: for nothing"),
+    MEMBER(TEXT, move, FIELD_NO_COLUMN, .schema = SCHEMA_MOVE,
+           .about = "who has to act next; null: nobody"),
+    MEMBER(INTEGER, function, FIELD_NO_JSON),
+    MEMBER(TEXT, owner, FIELD_NO_JSON),
+    MEMBER(TEXT, policy, FIELD_NO_JSON),
+    MEMBER(TEXT, policy_of, FIELD_NO_JSON),
+    MEMBER(TEXT, target, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record capture_launch_record =
-    RECORD("CaptureLaunch", struct capture_launch, launch_fields);
+const struct record capture_launch_record = ANSWER("CaptureLaunch", launch_fields);
+#undef RECORD_OF
 
 static json_t *launch_write(const void *object) {
   struct capture_launch launch = *(const struct capture_launch *)object;
@@ -351,12 +350,14 @@ struct lease_request {
   char *triton;
   RECORD_ARRAY(char *, n_arches, arches);
 };
+#define RECORD_OF struct lease_request
 static const struct field lease_fields[] = {
-    RECORD_FIELD(TEXT, struct lease_request, triton, FIELD_REQUIRED | FIELD_LINE, .least = 1,
-                 .most = CAPTURE_TRITON_MAX, .about = "the version that the builder compiles with"),
-    RECORD_FIELD_AS("arches", TEXTS, struct lease_request, n_arches, FIELD_REQUIRED, .least = 1,
-                    .most = 64, .about = "for which it compiles, such as gfx942"),
+    MEMBER(TEXT, triton, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = CAPTURE_TRITON_MAX,
+           .about = "the version that the builder compiles with"),
+    MEMBER_AS("arches", TEXTS, n_arches, FIELD_REQUIRED, .least = 1, .most = 64,
+              .about = "for which it compiles, such as gfx942"),
 };
+#undef RECORD_OF
 const struct record capture_lease_request_record =
     RECORD("CaptureLeaseRequest", struct lease_request, lease_fields);
 
@@ -435,27 +436,29 @@ void route_capture_lease(struct worker *worker, struct request *request) {
   record_release(&capture_lease_request_record, &wish);
 }
 
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct capture_result, member, __VA_ARGS__)
+#define RECORD_OF struct capture_result
 static const struct field result_fields[] = {
-    FIELD(ID, id, FIELD_REQUIRED),
-    FIELD(INTEGER, epoch, FIELD_REQUIRED, .least = 1, .most = INT64_MAX),
-    FIELD(DIGEST, build, FIELD_NOT_NULL, .about = "the pushed build that has the key"),
-    FIELD(TEXT, refused, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = 1000,
-          .about = "why no build can be made"),
-    FIELD(DIGEST, space_digest, FIELD_NO_JSON),
-    FIELD(TEXT, space, FIELD_NO_JSON),
-    FIELD(INTEGER, configs, FIELD_NO_JSON),
+    MEMBER(ID, id, FIELD_REQUIRED),
+    MEMBER(INTEGER, epoch, FIELD_REQUIRED, .least = 1, .most = INT64_MAX),
+    MEMBER(DIGEST, build, FIELD_NOT_NULL, .about = "the pushed build that has the key"),
+    MEMBER(TEXT, refused, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = 1000,
+           .about = "why no build can be made"),
+    MEMBER(DIGEST, space_digest, FIELD_NO_JSON),
+    MEMBER(TEXT, space, FIELD_NO_JSON),
+    MEMBER(INTEGER, configs, FIELD_NO_JSON),
 };
-#undef FIELD
+#undef RECORD_OF
 static const struct record result_record = RECORD(NULL, struct capture_result, result_fields);
 
 struct results_request {
   RECORD_ARRAY(struct capture_result, n, launches);
 };
+#define RECORD_OF struct results_request
 static const struct field results_fields[] = {
-    {"launches", FIELD_RECORDS, offsetof(struct results_request, n), FIELD_REQUIRED, .least = 1,
-     .most = CAPTURE_LEASED_MAX, .of = &result_record},
+    MEMBER_AS("launches", RECORDS, n, FIELD_REQUIRED, .least = 1, .most = CAPTURE_LEASED_MAX,
+              .of = &result_record),
 };
+#undef RECORD_OF
 const struct record capture_results_record =
     RECORD("CaptureResults", struct results_request, results_fields);
 

@@ -132,24 +132,26 @@ struct wanted_function {
   struct digest function;
   json_t *keys; /* an array of arrays of texts */
 };
+#define RECORD_OF struct wanted_function
 static const struct field function_fields[] = {
-    RECORD_FIELD(DIGEST, struct wanted_function, function, FIELD_REQUIRED,
-                 .about = "the closure of the function"),
-    RECORD_FIELD(JSON, struct wanted_function, keys, FIELD_REQUIRED | FIELD_ARRAY,
-                 .most = CHOICES_KEYS_MAX,
-                 .schema = "{\"type\": \"array\", \"items\": {\"type\": \"array\", \"items\": "
-                           "{\"type\": \"string\"}}}",
-                 .about = "the autotuner's keys, each value as Python's repr writes it"),
+    MEMBER(DIGEST, function, FIELD_REQUIRED, .about = "the closure of the function"),
+    MEMBER(JSON, keys, FIELD_REQUIRED | FIELD_ARRAY, .most = CHOICES_KEYS_MAX,
+           .schema = "{\"type\": \"array\", \"items\": {\"type\": \"array\", \"items\": "
+                     "{\"type\": \"string\"}}}",
+           .about = "the autotuner's keys, each value as Python's repr writes it"),
 };
+#undef RECORD_OF
 static const struct record function_record = RECORD(NULL, struct wanted_function, function_fields);
 
 struct wanted_choices {
   RECORD_ARRAY(struct wanted_function, n, functions);
 };
+#define RECORD_OF struct wanted_choices
 static const struct field wanted_fields[] = {
-    {"functions", FIELD_RECORDS, offsetof(struct wanted_choices, n), FIELD_REQUIRED, .least = 1,
-     .most = CHOICES_FUNCTIONS_MAX, .of = &function_record},
+    MEMBER_AS("functions", RECORDS, n, FIELD_REQUIRED, .least = 1, .most = CHOICES_FUNCTIONS_MAX,
+              .of = &function_record),
 };
+#undef RECORD_OF
 const struct record choices_request_record =
     RECORD("ChoicesRequest", struct wanted_choices, wanted_fields);
 

@@ -17,12 +17,12 @@ struct choices_signing {
   struct digest choices;
   struct channel_signature signature;
 };
+#define RECORD_OF struct choices_signing
 static const struct field signing_fields[] = {
-    RECORD_FIELD(DIGEST, struct choices_signing, choices, FIELD_REQUIRED,
-                 .about = "of the bytes of the format choices"),
-    {"signature", FIELD_RECORD, offsetof(struct choices_signing, signature), FIELD_REQUIRED,
-     .of = &channel_signature_record},
+    MEMBER(DIGEST, choices, FIELD_REQUIRED, .about = "of the bytes of the format choices"),
+    MEMBER_AS("signature", RECORD, signature, FIELD_REQUIRED, .of = &channel_signature_record),
 };
+#undef RECORD_OF
 const struct record choices_signing_record =
     RECORD("ChoicesSigning", struct choices_signing, signing_fields);
 

@@ -35,45 +35,45 @@ bool demand_policy_parse(const char *name, enum demand_policy *ret_policy) {
 
 /* Reports */
 
+#define RECORD_OF struct demand_item
 static const struct field item_fields[] = {
-    RECORD_FIELD_AS("kernel", TEXT, struct demand_item, name, FIELD_REQUIRED,
-                    .about = "its hash, or its name"),
-    RECORD_FIELD(JSON, struct demand_item, key, FIELD_REQUIRED | FIELD_OBJECT,
-                 .schema = SCHEMA("Key")),
-    RECORD_FIELD(INTEGER, struct demand_item, hits, FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX),
-    RECORD_FIELD(INTEGER, struct demand_item, misses, FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX),
-    RECORD_FIELD(NUMBER, struct demand_item, tuning_ms, .most_number = DEMAND_MS_MAX),
-    RECORD_FIELD(NUMBER, struct demand_item, kernel_ms, .most_number = DEMAND_MS_MAX),
+    MEMBER_AS("kernel", TEXT, name, FIELD_REQUIRED, .about = "its hash, or its name"),
+    MEMBER(JSON, key, FIELD_REQUIRED | FIELD_OBJECT, .schema = SCHEMA("Key")),
+    MEMBER(INTEGER, hits, FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX),
+    MEMBER(INTEGER, misses, FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX),
+    MEMBER(NUMBER, tuning_ms, .most_number = DEMAND_MS_MAX),
+    MEMBER(NUMBER, kernel_ms, .most_number = DEMAND_MS_MAX),
 };
+#undef RECORD_OF
 static const struct record item_record = RECORD(NULL, struct demand_item, item_fields);
 
+#define RECORD_OF struct demand_miss
 static const struct field miss_fields[] = {
-    RECORD_FIELD(DIGEST, struct demand_miss, function, FIELD_REQUIRED, .about = "its closure"),
-    RECORD_FIELD(TEXT, struct demand_miss, name, FIELD_REQUIRED | FIELD_LINE, .least = 1,
-                 .most = DEMAND_NAME_MAX),
-    {"key", FIELD_TEXTS, offsetof(struct demand_miss, n_key), FIELD_REQUIRED | FIELD_NO_COLUMN,
-     .least = 1, .most = DEMAND_KEY_MAX,
-     .about = "the autotuner's key, each value as Python's repr writes it"},
-    RECORD_FIELD(TEXT, struct demand_miss, why, FIELD_REQUIRED | FIELD_LINE, .least = 1,
-                 .most = DEMAND_WHY_MAX),
-    RECORD_FIELD(NUMBER, struct demand_miss, tuning_ms, .most_number = DEMAND_MS_MAX,
-                 .about = "that the program then spent on tuning it"),
+    MEMBER(DIGEST, function, FIELD_REQUIRED, .about = "its closure"),
+    MEMBER(TEXT, name, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = DEMAND_NAME_MAX),
+    MEMBER_AS("key", TEXTS, n_key, FIELD_REQUIRED | FIELD_NO_COLUMN, .least = 1,
+              .most = DEMAND_KEY_MAX,
+              .about = "the autotuner's key, each value as Python's repr writes it"),
+    MEMBER(TEXT, why, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = DEMAND_WHY_MAX),
+    MEMBER(NUMBER, tuning_ms, .most_number = DEMAND_MS_MAX,
+           .about = "that the program then spent on tuning it"),
 };
+#undef RECORD_OF
 static const struct record miss_record = RECORD(NULL, struct demand_miss, miss_fields);
 
+#define RECORD_OF struct demand_report
 static const struct field report_fields[] = {
-    RECORD_FIELD(CUSTOM, struct demand_report, environment, FIELD_REQUIRED,
-                 .custom = &environment_field),
-    RECORD_FIELD(TEXT, struct demand_report, image),
-    RECORD_FIELD(TEXT, struct demand_report, tag, FIELD_NOT_NULL, .least = 1, .most = JOB_TEXT_MAX),
-    RECORD_FIELD(ENUM, struct demand_report, regime, FIELD_NOT_NULL, .names = regime_names,
-                 .schema = SCHEMA("Regime")),
-    RECORD_FIELD(RECORDS, struct demand_report, items, FIELD_NOT_NULL, .least = 1,
-                 .most = DEMAND_ITEMS_MAX, .of = &item_record),
-    {"missed", FIELD_RECORDS, offsetof(struct demand_report, n_missed), FIELD_NOT_NULL, .least = 1,
-     .most = DEMAND_ITEMS_MAX, .of = &miss_record,
-     .about = "keys for which a program that starts tuned had no config"},
+    MEMBER(CUSTOM, environment, FIELD_REQUIRED, .custom = &environment_field),
+    MEMBER(TEXT, image),
+    MEMBER(TEXT, tag, FIELD_NOT_NULL, .least = 1, .most = JOB_TEXT_MAX),
+    MEMBER(ENUM, regime, FIELD_NOT_NULL, .names = regime_names, .schema = SCHEMA("Regime")),
+    MEMBER(RECORDS, items, FIELD_NOT_NULL, .least = 1, .most = DEMAND_ITEMS_MAX,
+           .of = &item_record),
+    MEMBER_AS("missed", RECORDS, n_missed, FIELD_NOT_NULL, .least = 1, .most = DEMAND_ITEMS_MAX,
+              .of = &miss_record,
+              .about = "keys for which a program that starts tuned had no config"),
 };
+#undef RECORD_OF
 const struct record demand_report_record =
     RECORD("DemandReport", struct demand_report, report_fields);
 
@@ -121,15 +121,13 @@ struct demand_row {
   int64_t hits, misses;
   double tuning_ms, kernel_ms;
 };
+#define RECORD_OF struct demand_row
 static const struct field row_fields[] = {
-    RECORD_FIELD(DIGEST, struct demand_row, kernel),
-    RECORD_FIELD(DIGEST, struct demand_row, key_digest),
-    RECORD_FIELD(TEXT, struct demand_row, key),
-    RECORD_FIELD(INTEGER, struct demand_row, hits),
-    RECORD_FIELD(INTEGER, struct demand_row, misses),
-    RECORD_FIELD(NUMBER, struct demand_row, tuning_ms),
-    RECORD_FIELD(NUMBER, struct demand_row, kernel_ms),
+    MEMBER(DIGEST, kernel),    MEMBER(DIGEST, key_digest), MEMBER(TEXT, key),
+    MEMBER(INTEGER, hits),     MEMBER(INTEGER, misses),    MEMBER(NUMBER, tuning_ms),
+    MEMBER(NUMBER, kernel_ms),
 };
+#undef RECORD_OF
 static const struct record row_record = RECORD(NULL, struct demand_row, row_fields);
 
 /* An untuned key that was missed. */
@@ -144,29 +142,29 @@ struct demand_wanted {
   json_t *space;     /* of the kernel's newest job that tuned; NULL: it has none */
   int64_t budget_ms; /* of that job; FIELD_NONE: none */
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct demand_wanted, member, __VA_ARGS__)
+#define RECORD_OF struct demand_wanted
 static const struct field wanted_fields[] = {
-    FIELD(INTEGER, id, FIELD_NO_JSON),
-    FIELD(DIGEST, kernel, FIELD_ANSWER),
-    FIELD(TEXT, name, FIELD_ANSWER),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA("Environment")),
-    FIELD(TEXT, tag, FIELD_ANSWER),
-    FIELD(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
-    FIELD(INTEGER, hits, FIELD_ANSWER),
-    FIELD(INTEGER, misses, FIELD_ANSWER),
-    FIELD(NUMBER, tuning_ms, FIELD_ANSWER),
-    FIELD(NUMBER, kernel_ms, FIELD_ANSWER),
-    FIELD(NUMBER, gain, FIELD_ANSWER),
-    FIELD(NUMBER, saved_ms, FIELD_ANSWER),
-    FIELD(TIME, last_at, FIELD_ANSWER),
-    FIELD(TEXT, refused, FIELD_ANSWER,
-          .about = "why no job was queued, until an agent of the environment enrols"),
-    FIELD(JSON, space, FIELD_NO_JSON),
-    FIELD(INTEGER, budget_ms, FIELD_NO_JSON),
+    MEMBER(INTEGER, id, FIELD_NO_JSON),
+    MEMBER(DIGEST, kernel),
+    MEMBER(TEXT, name),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(JSON, environment, .schema = SCHEMA("Environment")),
+    MEMBER(TEXT, tag),
+    MEMBER(ENUM, regime, .names = regime_names, .schema = SCHEMA("Regime")),
+    MEMBER(INTEGER, hits),
+    MEMBER(INTEGER, misses),
+    MEMBER(NUMBER, tuning_ms),
+    MEMBER(NUMBER, kernel_ms),
+    MEMBER(NUMBER, gain),
+    MEMBER(NUMBER, saved_ms),
+    MEMBER(TIME, last_at),
+    MEMBER(TEXT, refused,
+           .about = "why no job was queued, until an agent of the environment enrols"),
+    MEMBER(JSON, space, FIELD_NO_JSON),
+    MEMBER(INTEGER, budget_ms, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record demand_item_record = RECORD("DemandItem", struct demand_wanted, wanted_fields);
+const struct record demand_item_record = ANSWER("DemandItem", wanted_fields);
+#undef RECORD_OF
 
 /* A key that programs missed, as it is listed. */
 struct demand_missed {
@@ -177,25 +175,23 @@ struct demand_missed {
   int64_t misses, capture;
   double tuning_ms, saved_ms;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct demand_missed, member, __VA_ARGS__)
+#define RECORD_OF struct demand_missed
 static const struct field missed_fields[] = {
-    FIELD(DIGEST, function, FIELD_ANSWER, .about = "its closure"),
-    FIELD(TEXT, name, FIELD_ANSWER),
-    FIELD(JSON, key, FIELD_ANSWER,
-          .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}"),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA("Environment")),
-    FIELD(TEXT, tag, FIELD_ANSWER),
-    FIELD(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
-    FIELD(INTEGER, misses, FIELD_ANSWER),
-    FIELD(NUMBER, tuning_ms, FIELD_ANSWER, .about = "that a program spent on the key last"),
-    FIELD(NUMBER, saved_ms, FIELD_ANSWER, .about = "misses times tuning_ms"),
-    FIELD(TEXT, why, FIELD_ANSWER, .about = "as a program reported it last"),
-    FIELD(ID, capture, FIELD_ANSWER, .about = "the captured function; null: it was not captured"),
-    FIELD(TIME, last_at, FIELD_ANSWER),
+    MEMBER(DIGEST, function, .about = "its closure"),
+    MEMBER(TEXT, name),
+    MEMBER(JSON, key, .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}"),
+    MEMBER(JSON, environment, .schema = SCHEMA("Environment")),
+    MEMBER(TEXT, tag),
+    MEMBER(ENUM, regime, .names = regime_names, .schema = SCHEMA("Regime")),
+    MEMBER(INTEGER, misses),
+    MEMBER(NUMBER, tuning_ms, .about = "that a program spent on the key last"),
+    MEMBER(NUMBER, saved_ms, .about = "misses times tuning_ms"),
+    MEMBER(TEXT, why, .about = "as a program reported it last"),
+    MEMBER(ID, capture, .about = "the captured function; null: it was not captured"),
+    MEMBER(TIME, last_at),
 };
-#undef FIELD
-const struct record demand_missed_record =
-    RECORD("DemandMissed", struct demand_missed, missed_fields);
+const struct record demand_missed_record = ANSWER("DemandMissed", missed_fields);
+#undef RECORD_OF
 
 /* The answer for a key whose job was to be queued. */
 struct demand_queued {
@@ -204,15 +200,16 @@ struct demand_queued {
   json_t *key;
   int64_t job; /* FIELD_NONE: it was refused */
 };
+#define RECORD_OF struct demand_queued
 static const struct field queued_fields[] = {
-    RECORD_FIELD(DIGEST, struct demand_queued, kernel, FIELD_ANSWER),
-    RECORD_FIELD(TEXT, struct demand_queued, name, FIELD_ANSWER),
-    RECORD_FIELD(JSON, struct demand_queued, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    RECORD_FIELD(ID, struct demand_queued, job, FIELD_ANSWER | FIELD_OMITTED),
-    RECORD_FIELD(TEXT, struct demand_queued, refused, FIELD_ANSWER | FIELD_OMITTED),
+    MEMBER(DIGEST, kernel),
+    MEMBER(TEXT, name),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(ID, job, FIELD_OMITTED),
+    MEMBER(TEXT, refused, FIELD_OMITTED),
 };
-const struct record demand_queued_record =
-    RECORD("DemandQueued", struct demand_queued, queued_fields);
+const struct record demand_queued_record = ANSWER("DemandQueued", queued_fields);
+#undef RECORD_OF
 
 /* Adds a report to the counts. *ret_accepted: how many items were stored; the others have a kernel
  * that is not registered or cannot be tuned, or a key that does not fit it. */
@@ -326,13 +323,14 @@ struct demand_answer {
   int64_t accepted, ignored;
   enum demand_policy policy;
 };
+#define RECORD_OF struct demand_answer
 static const struct field answer_fields[] = {
-    RECORD_FIELD(INTEGER, struct demand_answer, accepted, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct demand_answer, ignored, FIELD_ANSWER),
-    RECORD_FIELD(ENUM, struct demand_answer, policy, FIELD_ANSWER, .names = demand_policy_names),
+    MEMBER(INTEGER, accepted),
+    MEMBER(INTEGER, ignored),
+    MEMBER(ENUM, policy, .names = demand_policy_names),
 };
-const struct record demand_answer_record =
-    RECORD("DemandAnswer", struct demand_answer, answer_fields);
+const struct record demand_answer_record = ANSWER("DemandAnswer", answer_fields);
+#undef RECORD_OF
 
 void route_demand_post(struct worker *worker, struct request *request) {
   enum demand_policy policy = server_options(worker->server)->demand;
@@ -479,10 +477,11 @@ static bool demand_queue(struct worker *worker, int64_t top, const struct author
 struct queue_request {
   int64_t top;
 };
+#define RECORD_OF struct queue_request
 static const struct field queue_request_fields[] = {
-    RECORD_FIELD(INTEGER, struct queue_request, top, FIELD_REQUIRED, .least = 1,
-                 .most = DEMAND_QUEUE_MAX),
+    MEMBER(INTEGER, top, FIELD_REQUIRED, .least = 1, .most = DEMAND_QUEUE_MAX),
 };
+#undef RECORD_OF
 const struct record demand_queue_request_record =
     RECORD("DemandQueueRequest", struct queue_request, queue_request_fields);
 

@@ -13,68 +13,70 @@
 #define QUEUE_TAGS_MAX 64 /* rows of the queue; the others are one */
 
 /* Read from the database, and written to JSON. */
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct fleet_device, member, __VA_ARGS__)
 #define HIDDEN FIELD_NO_JSON
 #define SHOWN FIELD_ANSWER
+#define RECORD_OF struct fleet_device
 static const struct field device_fields[] = {
-    FIELD(TEXT, agent, HIDDEN),
-    FIELD(TEXT, host, HIDDEN),
-    FIELD(TEXT, version, HIDDEN),
-    FIELD(INTEGER, seen_ms, HIDDEN),
-    FIELD(BOOL, is_ended, HIDDEN),
-    FIELD(BOOL, is_lost, HIDDEN),
-    FIELD(TEXT, node_reason, HIDDEN),
-    FIELD(TEXT, node_by, HIDDEN),
-    FIELD(TEXT, hardware, HIDDEN),
-    FIELD(TEXT, environment, HIDDEN),
-    FIELD(INTEGER, suspect_ms, HIDDEN),
-    FIELD(INTEGER, drained_ms, HIDDEN),
-    FIELD(INTEGER, yielded_ms, HIDDEN),
-    FIELD(TEXT, yield_reason, HIDDEN),
-    FIELD(INTEGER, granted_ms, HIDDEN),
-    FIELD(TEXT, device, SHOWN | FIELD_NOT_NULL),
-    FIELD(TEXT, backend, SHOWN | FIELD_NOT_NULL),
-    FIELD(TEXT, gpu, SHOWN),
-    FIELD(TEXT, arch, SHOWN),
-    FIELD(TEXT, partition, SHOWN),
-    FIELD(ENUM, state, SHOWN | FIELD_NOT_NULL | FIELD_NO_COLUMN, .names = device_state_names,
-          .about = "the first that fits: lost, its agent sends no heartbeats; yielded, left to "
-                   "other programs for now; drifted; drained; measuring, it holds a lease; idle"),
-    FIELD(INTEGER, since_ms, SHOWN | FIELD_NO_COLUMN,
-          .about = "null: not known. When a device became idle, the server knows if it was one of "
-                   "its own summaries that showed it before"),
-    FIELD(TEXT, reason, SHOWN, "drain_reason", .about = "why it is drained, or yielded"),
-    FIELD(TEXT, by, SHOWN, "drained_by", .about = "the token that drained it"),
-    FIELD(ID, job, SHOWN, .about = "that it measures; a drained device may end its lease"),
-    FIELD(TEXT, kernel, SHOWN, .about = "its name"),
-    FIELD(JSON, key, SHOWN, .schema = SCHEMA("Key")),
-    FIELD(TEXT, tag, SHOWN),
-    FIELD(TEXT, run, SHOWN),
-    FIELD(TEXT, stage, SHOWN),
-    FIELD(INTEGER, config, SHOWN, .about = "as the last renewal of the lease stated it"),
-    FIELD(INTEGER, of, SHOWN, .about = "configs of the lease"),
-    FIELD(INTEGER, left, SHOWN, .about = "of these, the ones without a result"),
+    MEMBER(TEXT, agent, FIELD_NO_JSON),
+    MEMBER(TEXT, host, FIELD_NO_JSON),
+    MEMBER(TEXT, version, FIELD_NO_JSON),
+    MEMBER(INTEGER, seen_ms, FIELD_NO_JSON),
+    MEMBER(BOOL, is_ended, FIELD_NO_JSON),
+    MEMBER(BOOL, is_lost, FIELD_NO_JSON),
+    MEMBER(TEXT, node_reason, FIELD_NO_JSON),
+    MEMBER(TEXT, node_by, FIELD_NO_JSON),
+    MEMBER(TEXT, hardware, FIELD_NO_JSON),
+    MEMBER(TEXT, environment, FIELD_NO_JSON),
+    MEMBER(INTEGER, suspect_ms, FIELD_NO_JSON),
+    MEMBER(INTEGER, drained_ms, FIELD_NO_JSON),
+    MEMBER(INTEGER, yielded_ms, FIELD_NO_JSON),
+    MEMBER(TEXT, yield_reason, FIELD_NO_JSON),
+    MEMBER(INTEGER, granted_ms, FIELD_NO_JSON),
+    MEMBER(TEXT, device, FIELD_NOT_NULL),
+    MEMBER(TEXT, backend, FIELD_NOT_NULL),
+    MEMBER(TEXT, gpu),
+    MEMBER(TEXT, arch),
+    MEMBER(TEXT, partition),
+    MEMBER(ENUM, state, FIELD_NOT_NULL | FIELD_NO_COLUMN, .names = device_state_names,
+           .about = "the first that fits: lost, its agent sends no heartbeats; yielded, left to "
+                    "other programs for now; drifted; drained; measuring, it holds a lease; idle"),
+    MEMBER(INTEGER, since_ms, FIELD_NO_COLUMN,
+           .about = "null: not known. When a device became idle, the server knows if it was one of "
+                    "its own summaries that showed it before"),
+    MEMBER(TEXT, reason, 0, "drain_reason", .about = "why it is drained, or yielded"),
+    MEMBER(TEXT, by, 0, "drained_by", .about = "the token that drained it"),
+    MEMBER(ID, job, .about = "that it measures; a drained device may end its lease"),
+    MEMBER(TEXT, kernel, .about = "its name"),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(TEXT, tag),
+    MEMBER(TEXT, run),
+    MEMBER(TEXT, stage),
+    MEMBER(INTEGER, config, .about = "as the last renewal of the lease stated it"),
+    MEMBER(INTEGER, of, .about = "configs of the lease"),
+    MEMBER(INTEGER, left, .about = "of these, the ones without a result"),
 };
-#undef FIELD
-const struct record fleet_device_record = RECORD("FleetDevice", struct fleet_device, device_fields);
+const struct record fleet_device_record = ANSWER("FleetDevice", device_fields);
+#undef RECORD_OF
 
+#define RECORD_OF struct open_jobs
 static const struct field open_fields[] = {
-    RECORD_FIELD(TEXT, struct open_jobs, tag),
-    RECORD_FIELD(TEXT, struct open_jobs, run),
-    RECORD_FIELD(TEXT, struct open_jobs, class),
-    RECORD_FIELD(INTEGER, struct open_jobs, queued),
-    RECORD_FIELD(INTEGER, struct open_jobs, running),
-    RECORD_FIELD(INTEGER, struct open_jobs, unknown),
-    RECORD_FIELD(INTEGER, struct open_jobs, oldest_ms),
-    RECORD_FIELD(INTEGER, struct open_jobs, leases_open),
-    RECORD_FIELD(INTEGER, struct open_jobs, leases_held),
-    RECORD_FIELD(NUMBER, struct open_jobs, left_us),
-    RECORD_FIELD(NUMBER, struct open_jobs, ahead_us),
-    RECORD_FIELD(TEXT, struct open_jobs, owner),
-    RECORD_FIELD(INTEGER, struct open_jobs, priority),
-    RECORD_FIELD(NUMBER, struct open_jobs, weight),
-    RECORD_FIELD(BOOL, struct open_jobs, is_over),
+    MEMBER(TEXT, tag),
+    MEMBER(TEXT, run),
+    MEMBER(TEXT, class),
+    MEMBER(INTEGER, queued),
+    MEMBER(INTEGER, running),
+    MEMBER(INTEGER, unknown),
+    MEMBER(INTEGER, oldest_ms),
+    MEMBER(INTEGER, leases_open),
+    MEMBER(INTEGER, leases_held),
+    MEMBER(NUMBER, left_us),
+    MEMBER(NUMBER, ahead_us),
+    MEMBER(TEXT, owner),
+    MEMBER(INTEGER, priority),
+    MEMBER(NUMBER, weight),
+    MEMBER(BOOL, is_over),
 };
+#undef RECORD_OF
 static const struct record open_record = RECORD(NULL, struct open_jobs, open_fields);
 
 /* The answer of GET /v1/fleet. */
@@ -96,45 +98,43 @@ struct queue_row {
   int64_t queued, running, leases_open, leases_held, oldest_ms;
   double oldest_s;
 };
-#define FIELD(type, member, ...)                                                                   \
-  RECORD_FIELD(type, struct queue_row, member, FIELD_ANSWER | __VA_ARGS__)
+#define RECORD_OF struct queue_row
 static const struct field queue_fields[] = {
-    FIELD(TEXT, tag, 0, .about = "null: all tags beyond the 64 with most open jobs"),
-    FIELD(INTEGER, queued, FIELD_NOT_NULL),
-    FIELD(INTEGER, running, FIELD_NOT_NULL),
-    FIELD(INTEGER, leases_open, FIELD_NOT_NULL),
-    FIELD(INTEGER, leases_held, FIELD_NOT_NULL),
-    FIELD(NUMBER, oldest_s, 0, .about = "age of the oldest queued job; null: none is queued"),
+    MEMBER(TEXT, tag, .about = "null: all tags beyond the 64 with most open jobs"),
+    MEMBER(INTEGER, queued, FIELD_NOT_NULL),
+    MEMBER(INTEGER, running, FIELD_NOT_NULL),
+    MEMBER(INTEGER, leases_open, FIELD_NOT_NULL),
+    MEMBER(INTEGER, leases_held, FIELD_NOT_NULL),
+    MEMBER(NUMBER, oldest_s, .about = "age of the oldest queued job; null: none is queued"),
 };
-#undef FIELD
-static const struct record queue_record = RECORD(NULL, struct queue_row, queue_fields);
+static const struct record queue_record = ANSWER(NULL, queue_fields);
+#undef RECORD_OF
 
 struct rate_answer {
   double over_s, measurements, jobs, device_seconds, utilisation;
 };
-#define FIELD(member, ...)                                                                         \
-  RECORD_FIELD(NUMBER, struct rate_answer, member, FIELD_ANSWER | __VA_ARGS__)
+#define RECORD_OF struct rate_answer
 static const struct field rate_fields[] = {
-    FIELD(over_s, FIELD_NOT_NULL, .about = "600, or less after the start of a server"),
-    FIELD(measurements, FIELD_NOT_NULL),
-    FIELD(jobs, FIELD_NOT_NULL, .about = "that ended"),
-    FIELD(device_seconds, FIELD_NOT_NULL),
-    FIELD(utilisation, 0, .about = "device seconds in each second of a live device"),
+    MEMBER(NUMBER, over_s, FIELD_NOT_NULL, .about = "600, or less after the start of a server"),
+    MEMBER(NUMBER, measurements, FIELD_NOT_NULL),
+    MEMBER(NUMBER, jobs, FIELD_NOT_NULL, .about = "that ended"),
+    MEMBER(NUMBER, device_seconds, FIELD_NOT_NULL),
+    MEMBER(NUMBER, utilisation, .about = "device seconds in each second of a live device"),
 };
-#undef FIELD
-static const struct record rate_record = RECORD(NULL, struct rate_answer, rate_fields);
+static const struct record rate_record = ANSWER(NULL, rate_fields);
+#undef RECORD_OF
 
 struct to_go_answer {
   double seconds;
   const char *basis;
 };
+#define RECORD_OF struct to_go_answer
 static const struct field to_go_fields[] = {
-    RECORD_FIELD(NUMBER, struct to_go_answer, seconds, FIELD_ANSWER,
-                 .about = "null: not known, or nothing is open"),
-    RECORD_FIELD(TEXT, struct to_go_answer, basis, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .about = "how it was estimated, for people"),
+    MEMBER(NUMBER, seconds, .about = "null: not known, or nothing is open"),
+    MEMBER(TEXT, basis, FIELD_NOT_NULL, .about = "how it was estimated, for people"),
 };
-static const struct record to_go_record = RECORD(NULL, struct to_go_answer, to_go_fields);
+static const struct record to_go_record = ANSWER(NULL, to_go_fields);
+#undef RECORD_OF
 
 struct fleet_answer {
   int64_t as_of_ms, nodes;
@@ -143,19 +143,19 @@ struct fleet_answer {
   struct rate_answer rate;
   struct to_go_answer to_go;
 };
-#define FIELD(type, member, ...)                                                                   \
-  RECORD_FIELD(type, struct fleet_answer, member, FIELD_ANSWER | FIELD_NOT_NULL, __VA_ARGS__)
+#define RECORD_OF struct fleet_answer
 static const struct field answer_fields[] = {
-    FIELD(INTEGER, as_of_ms, .about = "milliseconds since 1970, by the database's clock"),
-    FIELD(INTEGER, nodes),
-    FIELD(RECORD, devices, .of = &count_record),
-    RECORD_FIELD_AS("queue", RECORDS, struct fleet_answer, n_queue, FIELD_ANSWER | FIELD_NOT_NULL,
-                    .of = &queue_record, .about = "tags with open jobs, those with most first"),
-    FIELD(RECORD, rate, .of = &rate_record),
-    FIELD(RECORD, to_go, .of = &to_go_record),
+    MEMBER(INTEGER, as_of_ms, FIELD_NOT_NULL,
+           .about = "milliseconds since 1970, by the database's clock"),
+    MEMBER(INTEGER, nodes, FIELD_NOT_NULL),
+    MEMBER(RECORD, devices, FIELD_NOT_NULL, .of = &count_record),
+    MEMBER_AS("queue", RECORDS, n_queue, FIELD_NOT_NULL, .of = &queue_record,
+              .about = "tags with open jobs, those with most first"),
+    MEMBER(RECORD, rate, FIELD_NOT_NULL, .of = &rate_record),
+    MEMBER(RECORD, to_go, FIELD_NOT_NULL, .of = &to_go_record),
 };
-#undef FIELD
-const struct record fleet_record = RECORD("Fleet", struct fleet_answer, answer_fields);
+const struct record fleet_record = ANSWER("Fleet", answer_fields);
+#undef RECORD_OF
 
 static void summary_free(struct snapshot *snapshot) {
   struct fleet_summary *summary = (struct fleet_summary *)snapshot;

@@ -60,20 +60,20 @@ struct node {
   int64_t seen_ms;
   json_t *devices;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct node, member, FIELD_ANSWER | __VA_ARGS__)
+#define RECORD_OF struct node
 static const struct field node_fields[] = {
-    FIELD(TEXT, agent, FIELD_NOT_NULL),
-    FIELD(TEXT, host, FIELD_NOT_NULL),
-    FIELD(TEXT, version, FIELD_NOT_NULL),
-    FIELD(INTEGER, seen_ms, FIELD_NOT_NULL, .about = "its last heartbeat"),
-    FIELD(TEXT, reason, 0, .about = "why the whole agent is drained"),
-    FIELD(TEXT, by, 0),
-    FIELD(JSON, devices, FIELD_OMITTED,
-          .schema = "{\"type\": \"array\", \"items\": {\"$ref\": "
-                    "\"#/components/schemas/FleetDevice\"}}"),
+    MEMBER(TEXT, agent, FIELD_NOT_NULL),
+    MEMBER(TEXT, host, FIELD_NOT_NULL),
+    MEMBER(TEXT, version, FIELD_NOT_NULL),
+    MEMBER(INTEGER, seen_ms, FIELD_NOT_NULL, .about = "its last heartbeat"),
+    MEMBER(TEXT, reason, .about = "why the whole agent is drained"),
+    MEMBER(TEXT, by),
+    MEMBER(JSON, devices, FIELD_OMITTED,
+           .schema = "{\"type\": \"array\", \"items\": {\"$ref\": "
+                     "\"#/components/schemas/FleetDevice\"}}"),
 };
-#undef FIELD
-const struct record fleet_node_record = RECORD("FleetNode", struct node, node_fields);
+const struct record fleet_node_record = ANSWER("FleetNode", node_fields);
+#undef RECORD_OF
 
 /* Which nodes and devices a request asks for. */
 struct nodes_query {
@@ -276,14 +276,15 @@ struct cost_item {
   double device_seconds;
   int64_t jobs, measurements;
 };
+#define RECORD_OF struct cost_item
 static const struct field cost_item_fields[] = {
-    RECORD_FIELD(TEXT, struct cost_item, name, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(NUMBER, struct cost_item, device_seconds, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(INTEGER, struct cost_item, jobs, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .about = "that ended"),
-    RECORD_FIELD(INTEGER, struct cost_item, measurements, FIELD_ANSWER | FIELD_NOT_NULL),
+    MEMBER(TEXT, name, FIELD_NOT_NULL),
+    MEMBER(NUMBER, device_seconds, FIELD_NOT_NULL),
+    MEMBER(INTEGER, jobs, FIELD_NOT_NULL, .about = "that ended"),
+    MEMBER(INTEGER, measurements, FIELD_NOT_NULL),
 };
-const struct record cost_item_record = RECORD("CostItem", struct cost_item, cost_item_fields);
+const struct record cost_item_record = ANSWER("CostItem", cost_item_fields);
+#undef RECORD_OF
 
 /* Reads a time of the query; FIELD_NONE when it is not there. */
 static bool query_time(struct request *request, const char *name, int64_t *ret_ms) {

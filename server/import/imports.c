@@ -24,26 +24,24 @@ struct import_item {
   json_t *key, *environment, *config, *provenance;
   struct numbers ms;
 };
+#define RECORD_OF struct import_item
 static const struct field item_fields[] = {
-    RECORD_FIELD_AS("import", ID, struct import_item, id, FIELD_ANSWER, .column = "id"),
-    RECORD_FIELD(DIGEST, struct import_item, kernel, FIELD_ANSWER),
-    RECORD_FIELD(TEXT, struct import_item, name, FIELD_ANSWER),
-    RECORD_FIELD(JSON, struct import_item, key, FIELD_ANSWER,
-                 .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
-    RECORD_FIELD(JSON, struct import_item, environment, FIELD_ANSWER,
-                 .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"),
-    RECORD_FIELD(TEXT, struct import_item, tag, FIELD_ANSWER),
-    RECORD_FIELD(JSON, struct import_item, config, FIELD_ANSWER,
-                 .schema = "{\"$ref\": \"#/components/schemas/Flat\"}"),
-    RECORD_FIELD(NUMBERS, struct import_item, ms, FIELD_ANSWER),
-    RECORD_FIELD(JSON, struct import_item, provenance, FIELD_ANSWER,
-                 .schema = "{\"$ref\": \"#/components/schemas/Flat\"}"),
-    RECORD_FIELD(TEXT, struct import_item, format, FIELD_ANSWER),
-    RECORD_FIELD(TEXT, struct import_item, imported_by, FIELD_ANSWER),
-    RECORD_FIELD(ID, struct import_item, imported_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    RECORD_FIELD(TIME, struct import_item, imported_at, FIELD_ANSWER),
+    MEMBER_AS("import", ID, id, .column = "id"),
+    MEMBER(DIGEST, kernel),
+    MEMBER(TEXT, name),
+    MEMBER(JSON, key, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
+    MEMBER(JSON, environment, .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"),
+    MEMBER(TEXT, tag),
+    MEMBER(JSON, config, .schema = "{\"$ref\": \"#/components/schemas/Flat\"}"),
+    MEMBER(NUMBERS, ms),
+    MEMBER(JSON, provenance, .schema = "{\"$ref\": \"#/components/schemas/Flat\"}"),
+    MEMBER(TEXT, format),
+    MEMBER(TEXT, imported_by),
+    MEMBER(ID, imported_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TIME, imported_at),
 };
-const struct record import_item_record = RECORD("ImportItem", struct import_item, item_fields);
+const struct record import_item_record = ANSWER("ImportItem", item_fields);
+#undef RECORD_OF
 
 /* Stores the kernels whose manifests are in the post. */
 static bool kernels_store(struct db *db, const struct import_post *post,
@@ -151,13 +149,14 @@ struct answer_kernel {
   const char *name;
   int64_t entries;
 };
+#define RECORD_OF struct answer_kernel
 static const struct field answer_kernel_fields[] = {
-    RECORD_FIELD_AS("kernel", DIGEST, struct answer_kernel, hash, FIELD_ANSWER),
-    RECORD_FIELD(TEXT, struct answer_kernel, name, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct answer_kernel, entries, FIELD_ANSWER),
+    MEMBER_AS("kernel", DIGEST, hash),
+    MEMBER(TEXT, name),
+    MEMBER(INTEGER, entries),
 };
-static const struct record answer_kernel_record =
-    RECORD(NULL, struct answer_kernel, answer_kernel_fields);
+static const struct record answer_kernel_record = ANSWER(NULL, answer_kernel_fields);
+#undef RECORD_OF
 
 struct import_answer {
   struct records kernels;
@@ -165,20 +164,19 @@ struct import_answer {
   const char *tag;
   struct import_counts counts;
 };
+#define RECORD_OF struct import_answer
 static const struct field answer_fields[] = {
-    RECORD_FIELD(RECORDS, struct import_answer, kernels, FIELD_ANSWER, .of = &answer_kernel_record),
-    RECORD_FIELD(JSON, struct import_answer, environment, FIELD_ANSWER,
-                 .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"),
-    RECORD_FIELD(JSON, struct import_answer, missing, FIELD_ANSWER,
-                 .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}",
-                 .about = "members of a full environment that this one lacks"),
-    RECORD_FIELD(TEXT, struct import_answer, tag, FIELD_ANSWER),
-    RECORD_FIELD_AS("added", INTEGER, struct import_answer, counts.added, FIELD_ANSWER),
-    RECORD_FIELD_AS("changed", INTEGER, struct import_answer, counts.changed, FIELD_ANSWER),
-    RECORD_FIELD_AS("known", INTEGER, struct import_answer, counts.known, FIELD_ANSWER),
+    MEMBER(RECORDS, kernels, .of = &answer_kernel_record),
+    MEMBER(JSON, environment, .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"),
+    MEMBER(JSON, missing, .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}",
+           .about = "members of a full environment that this one lacks"),
+    MEMBER(TEXT, tag),
+    MEMBER_AS("added", INTEGER, counts.added),
+    MEMBER_AS("changed", INTEGER, counts.changed),
+    MEMBER_AS("known", INTEGER, counts.known),
 };
-const struct record import_answer_record =
-    RECORD("ImportAnswer", struct import_answer, answer_fields);
+const struct record import_answer_record = ANSWER("ImportAnswer", answer_fields);
+#undef RECORD_OF
 
 static json_t *answer_make(const struct import_post *import, const struct import_counts *counts) {
   size_t n = import->kernels.n;

@@ -422,15 +422,17 @@ void route_build_list(struct worker *worker, struct request *request) {
 struct signature_request {
   char *public_key, *signature, *expires;
 };
+#define RECORD_OF struct signature_request
 static const struct field signature_request_fields[] = {
-    RECORD_FIELD(TEXT, struct signature_request, public_key, FIELD_REQUIRED,
-                 .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{43}=$\"}"),
-    RECORD_FIELD(TEXT, struct signature_request, signature, FIELD_REQUIRED,
-                 .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{86}==$\"}"),
-    RECORD_FIELD(TEXT, struct signature_request, expires, 0,
-                 .schema = "{\"type\": \"string\", \"pattern\": "
-                           "\"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$\"}"),
+    MEMBER(TEXT, public_key, FIELD_REQUIRED,
+           .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{43}=$\"}"),
+    MEMBER(TEXT, signature, FIELD_REQUIRED,
+           .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{86}==$\"}"),
+    MEMBER(TEXT, expires,
+           .schema = "{\"type\": \"string\", \"pattern\": "
+                     "\"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$\"}"),
 };
+#undef RECORD_OF
 const struct record code_signature_request_record =
     RECORD("CodeSignatureRequest", struct signature_request, signature_request_fields);
 
@@ -472,14 +474,14 @@ struct code_signatures {
   struct digest kernel, build;
   json_t *signatures;
 };
+#define RECORD_OF struct code_signatures
 static const struct field signatures_fields[] = {
-    RECORD_FIELD(DIGEST, struct code_signatures, kernel, FIELD_ANSWER),
-    RECORD_FIELD(DIGEST, struct code_signatures, build, FIELD_ANSWER | FIELD_OMITTED),
-    RECORD_FIELD(JSON, struct code_signatures, signatures, FIELD_ANSWER,
-                 .schema = SCHEMA_SIGNATURES),
+    MEMBER(DIGEST, kernel),
+    MEMBER(DIGEST, build, FIELD_OMITTED),
+    MEMBER(JSON, signatures, .schema = SCHEMA_SIGNATURES),
 };
-const struct record code_signatures_record =
-    RECORD("CodeSignatures", struct code_signatures, signatures_fields);
+const struct record code_signatures_record = ANSWER("CodeSignatures", signatures_fields);
+#undef RECORD_OF
 
 /* Stores a verified signature and notes it in the audit log. Of two by one key the one that expires
  * later is kept, because any client that has read the other could send it again. *ret_answer: all

@@ -46,12 +46,14 @@ struct suspect {
   struct digest subjects[POISON_SCOPE_COUNT];        /* all zeros: not known */
   json_t *config; /* its values; NULL: this version cannot read the space */
 };
+#define RECORD_OF struct suspect
 static const struct field judged_fields[] = {
-    RECORD_FIELD(INTEGER, struct suspect, id),
-    RECORD_FIELD_AS("of_config", DIGEST, struct suspect, subjects[POISON_CONFIG]),
-    RECORD_FIELD_AS("of_kernel", DIGEST, struct suspect, subjects[POISON_KERNEL]),
-    RECORD_FIELD_AS("of_object", DIGEST, struct suspect, subjects[POISON_OBJECT]),
+    MEMBER(INTEGER, id),
+    MEMBER_AS("of_config", DIGEST, subjects[POISON_CONFIG]),
+    MEMBER_AS("of_kernel", DIGEST, subjects[POISON_KERNEL]),
+    MEMBER_AS("of_object", DIGEST, subjects[POISON_OBJECT]),
 };
+#undef RECORD_OF
 static const struct record judged_record = RECORD(NULL, struct suspect, judged_fields);
 
 static struct digest subject_of(enum poison_scope scope, const struct suspect *suspect) {
@@ -306,11 +308,13 @@ static bool entry_apply(struct db *db, const struct db_rows *rows, int row,
   return true;
 }
 
+#define RECORD_OF struct poison_place
 static const struct field place_fields[] = {
-    RECORD_FIELD(DIGEST, struct poison_place, kernel),
-    RECORD_FIELD(DIGEST, struct poison_place, build),
-    RECORD_FIELD(DIGEST, struct poison_place, device_class),
+    MEMBER(DIGEST, kernel),
+    MEMBER(DIGEST, build),
+    MEMBER(DIGEST, device_class),
 };
+#undef RECORD_OF
 static const struct record place_record = RECORD(NULL, struct poison_place, place_fields);
 
 bool poison_find(struct db *db, const struct poison_place *places, size_t n,

@@ -16,31 +16,30 @@ struct poison_entry {
   struct digest kernel, build, object;
   json_t *config, *environment, *evidence;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct poison_entry, member, __VA_ARGS__)
+#define RECORD_OF struct poison_entry
 static const struct field entry_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(TEXT, scope, FIELD_ANSWER, .schema = "{\"enum\": [\"config\", \"object\", \"kernel\"]}"),
-    FIELD(DIGEST, kernel, FIELD_ANSWER, .about = "of an object: in which it was lost last"),
-    FIELD(TEXT, name, FIELD_ANSWER, .about = "of the kernel"),
-    FIELD(DIGEST, build, FIELD_ANSWER,
-          .about = "null: agents compile the kernel. Other builds of it are not concerned"),
-    FIELD(DIGEST, object, FIELD_ANSWER, .about = "compiled code"),
-    FIELD(JSON, config, FIELD_ANSWER, .schema = "{\"type\": \"object\"}",
-          .about = "of a config and an object: its values"),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT,
-          .about = "one with the hardware on which it is not met again"),
-    FIELD(TEXT, reason, FIELD_ANSWER),
-    FIELD(JSON, evidence, FIELD_ANSWER,
-          .schema = "{\"type\": \"array\", \"items\": {\"type\": \"object\"}}",
-          .about = "the newest losses that count: job, lease, epoch, config, agent, device, at"),
-    FIELD(TIME, at, FIELD_ANSWER),
-    FIELD(TIME, released_at, FIELD_ANSWER, .about = "null: it is in force"),
-    FIELD(TEXT, released_by, FIELD_ANSWER, .schema = SCHEMA_BY),
-    FIELD(ID, released_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TEXT, release_reason, FIELD_ANSWER),
+    MEMBER(ID, id),
+    MEMBER(TEXT, scope, .schema = "{\"enum\": [\"config\", \"object\", \"kernel\"]}"),
+    MEMBER(DIGEST, kernel, .about = "of an object: in which it was lost last"),
+    MEMBER(TEXT, name, .about = "of the kernel"),
+    MEMBER(DIGEST, build,
+           .about = "null: agents compile the kernel. Other builds of it are not concerned"),
+    MEMBER(DIGEST, object, .about = "compiled code"),
+    MEMBER(JSON, config, .schema = "{\"type\": \"object\"}",
+           .about = "of a config and an object: its values"),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT,
+           .about = "one with the hardware on which it is not met again"),
+    MEMBER(TEXT, reason),
+    MEMBER(JSON, evidence, .schema = "{\"type\": \"array\", \"items\": {\"type\": \"object\"}}",
+           .about = "the newest losses that count: job, lease, epoch, config, agent, device, at"),
+    MEMBER(TIME, at),
+    MEMBER(TIME, released_at, .about = "null: it is in force"),
+    MEMBER(TEXT, released_by, .schema = SCHEMA_BY),
+    MEMBER(ID, released_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TEXT, release_reason),
 };
-#undef FIELD
-const struct record poison_entry_record = RECORD("PoisonEntry", struct poison_entry, entry_fields);
+const struct record poison_entry_record = ANSWER("PoisonEntry", entry_fields);
+#undef RECORD_OF
 
 void route_poison_list(struct worker *worker, struct request *request) {
   static const char *const arguments[] = {"limit", "after", "in_force", NULL};
@@ -92,10 +91,11 @@ void route_poison_get(struct worker *worker, struct request *request) {
 struct poison_release {
   char *reason;
 };
+#define RECORD_OF struct poison_release
 static const struct field release_fields[] = {
-    RECORD_FIELD(TEXT, struct poison_release, reason, FIELD_REQUIRED | FIELD_LINE, .least = 1,
-                 .most = POISON_REASON_MAX),
+    MEMBER(TEXT, reason, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = POISON_REASON_MAX),
 };
+#undef RECORD_OF
 const struct record poison_release_record =
     RECORD("PoisonRelease", struct poison_release, release_fields);
 

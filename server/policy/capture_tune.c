@@ -20,21 +20,21 @@ struct tune_request {
   int64_t priority;
   struct job_budget budget;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct tune_request, member, __VA_ARGS__)
+#define RECORD_OF struct tune_request
 static const struct field request_fields[] = {
-    FIELD(TEXTS, functions, FIELD_NOT_NULL | FIELD_OR_INTEGER, .least = 1, .most = FUNCTIONS_MAX,
-          .about = "ids of captured functions"),
-    FIELD(TEXT, name, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = PATTERN_MAX,
-          .about = "or a pattern of their names, with * and ?"),
-    FIELD(JSON, keys, FIELD_NOT_NULL | FIELD_ARRAY, .least = 1, .most = KEYS_MAX,
-          .schema = SCHEMA("Key"),
-          .about = "only keys that have all members of one of these; default: all"),
-    FIELD(TEXT, run, FIELD_NOT_NULL | FIELD_LINE, .most = JOB_TEXT_MAX,
-          .about = "also where the key has a job of another run; default: only where it has none"),
-    FIELD(INTEGER, priority, FIELD_NOT_NULL, .least = -1000, .most = 1000, .about = "default: 0"),
-    FIELD(RECORD, budget, .of = &job_budget_record),
+    MEMBER(TEXTS, functions, FIELD_NOT_NULL | FIELD_OR_INTEGER, .least = 1, .most = FUNCTIONS_MAX,
+           .about = "ids of captured functions"),
+    MEMBER(TEXT, name, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = PATTERN_MAX,
+           .about = "or a pattern of their names, with * and ?"),
+    MEMBER(JSON, keys, FIELD_NOT_NULL | FIELD_ARRAY, .least = 1, .most = KEYS_MAX,
+           .schema = SCHEMA("Key"),
+           .about = "only keys that have all members of one of these; default: all"),
+    MEMBER(TEXT, run, FIELD_NOT_NULL | FIELD_LINE, .most = JOB_TEXT_MAX,
+           .about = "also where the key has a job of another run; default: only where it has none"),
+    MEMBER(INTEGER, priority, FIELD_NOT_NULL, .least = -1000, .most = 1000, .about = "default: 0"),
+    MEMBER(RECORD, budget, .of = &job_budget_record),
 };
-#undef FIELD
+#undef RECORD_OF
 const struct record capture_tune_record =
     RECORD("CaptureTune", struct tune_request, request_fields);
 
@@ -47,22 +47,22 @@ struct tunable {
   json_t *key, *environment, *space;
   bool created;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct tunable, member, __VA_ARGS__)
+#define RECORD_OF struct tunable
 static const struct field tunable_fields[] = {
-    FIELD(INTEGER, id, FIELD_NO_JSON),
-    FIELD(ID, function, FIELD_ANSWER),
-    FIELD(TEXT, name, FIELD_ANSWER, .about = "MODULE:QUALNAME"),
-    FIELD(DIGEST, kernel, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXT, state, FIELD_ANSWER, .about = "as in a CaptureLaunch, after the request"),
-    FIELD(ID, job, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(BOOL, created, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "whether the request made it"),
-    FIELD(TEXT, why, FIELD_ANSWER | FIELD_OMITTED, .about = "why there is no job, or no winner"),
-    FIELD(JSON, space, FIELD_NO_JSON),
+    MEMBER(INTEGER, id, FIELD_NO_JSON),
+    MEMBER(ID, function),
+    MEMBER(TEXT, name, .about = "MODULE:QUALNAME"),
+    MEMBER(DIGEST, kernel, FIELD_OMITTED),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, state, .about = "as in a CaptureLaunch, after the request"),
+    MEMBER(ID, job, FIELD_OMITTED),
+    MEMBER(BOOL, created, FIELD_NO_COLUMN, .about = "whether the request made it"),
+    MEMBER(TEXT, why, FIELD_OMITTED, .about = "why there is no job, or no winner"),
+    MEMBER(JSON, space, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record tunable_record = RECORD("CaptureKeyJob", struct tunable, tunable_fields);
+const struct record tunable_record = ANSWER("CaptureKeyJob", tunable_fields);
+#undef RECORD_OF
 
 static bool wanted_check(const struct tune_request *wanted, struct error *error) {
   size_t index;

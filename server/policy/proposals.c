@@ -323,35 +323,35 @@ struct proposal {
   struct texts images;
   bool promote;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct proposal, member, __VA_ARGS__)
+#define RECORD_OF struct proposal
 static const struct field proposal_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(TEXT, channel, FIELD_ANSWER),
-    FIELD(DIGEST, release, FIELD_ANSWER),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXT, tag, FIELD_ANSWER),
-    FIELD(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
-    FIELD(INTEGER, winners, FIELD_ANSWER),
-    FIELD(INTEGER, added, FIELD_ANSWER, .about = "winners that the channel does not serve"),
-    FIELD(INTEGER, removed, FIELD_ANSWER),
-    FIELD(INTEGER, changed, FIELD_ANSWER),
-    FIELD(TEXTS, images, FIELD_ANSWER, .about = "whose captured keys were all done"),
-    FIELD(TEXT, etag, FIELD_ANSWER,
-          .about = "of the channel's entry that it was compared with; null: there was none"),
-    FIELD(TEXT, state, FIELD_ANSWER,
-          .schema = "{\"enum\": [\"open\", \"promoted\", \"rejected\", \"replaced\"]}"),
-    FIELD(TEXT, waits_for, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "of an open one"),
-    FIELD(TEXT, reason, FIELD_ANSWER, .about = "of a rejection or replacement"),
-    FIELD(TIME, made_at, FIELD_ANSWER),
-    FIELD(TIME, decided_at, FIELD_ANSWER),
-    FIELD(TEXT, decided_by, FIELD_ANSWER, .schema = SCHEMA_BY),
-    FIELD(ID, decided_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(JSON, changes, FIELD_ANSWER | FIELD_OMITTED, .schema = "{\"type\": \"object\"}",
-          .about = "added, removed, changed, kept and skipped; not in lists"),
-    FIELD(BOOL, promote, FIELD_NO_JSON),
+    MEMBER(ID, id),
+    MEMBER(TEXT, channel),
+    MEMBER(DIGEST, release),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, tag),
+    MEMBER(ENUM, regime, .names = regime_names, .schema = SCHEMA("Regime")),
+    MEMBER(INTEGER, winners),
+    MEMBER(INTEGER, added, .about = "winners that the channel does not serve"),
+    MEMBER(INTEGER, removed),
+    MEMBER(INTEGER, changed),
+    MEMBER(TEXTS, images, .about = "whose captured keys were all done"),
+    MEMBER(TEXT, etag,
+           .about = "of the channel's entry that it was compared with; null: there was none"),
+    MEMBER(TEXT, state,
+           .schema = "{\"enum\": [\"open\", \"promoted\", \"rejected\", \"replaced\"]}"),
+    MEMBER(TEXT, waits_for, FIELD_NO_COLUMN, .about = "of an open one"),
+    MEMBER(TEXT, reason, .about = "of a rejection or replacement"),
+    MEMBER(TIME, made_at),
+    MEMBER(TIME, decided_at),
+    MEMBER(TEXT, decided_by, .schema = SCHEMA_BY),
+    MEMBER(ID, decided_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(JSON, changes, FIELD_OMITTED, .schema = "{\"type\": \"object\"}",
+           .about = "added, removed, changed, kept and skipped; not in lists"),
+    MEMBER(BOOL, promote, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record proposal_record = RECORD("Proposal", struct proposal, proposal_fields);
+const struct record proposal_record = ANSWER("Proposal", proposal_fields);
+#undef RECORD_OF
 
 static json_t *proposal_write(const void *object, bool is_signed) {
   struct proposal proposal = *(const struct proposal *)object;
@@ -457,10 +457,11 @@ void route_proposal_promote(struct worker *worker, struct request *request) {
 struct reject_request {
   char *reason;
 };
+#define RECORD_OF struct reject_request
 static const struct field reject_fields[] = {
-    RECORD_FIELD(TEXT, struct reject_request, reason, FIELD_REQUIRED | FIELD_LINE, .least = 1,
-                 .most = PROPOSAL_REASON_MAX),
+    MEMBER(TEXT, reason, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = PROPOSAL_REASON_MAX),
 };
+#undef RECORD_OF
 const struct record proposal_reject_record =
     RECORD("ProposalRejection", struct reject_request, reject_fields);
 

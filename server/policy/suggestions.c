@@ -18,26 +18,25 @@ struct suggestion {
   int64_t configs, budget_ms; /* FIELD_NONE: without a budget */
   double device_seconds, budget_s;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct suggestion, member, __VA_ARGS__)
+#define RECORD_OF struct suggestion
 static const struct field suggestion_fields[] = {
-    FIELD(INTEGER, id, FIELD_NO_JSON),
-    FIELD(TEXT, source, FIELD_ANSWER, .schema = "{\"enum\": [\"capture\", \"demand\"]}"),
-    FIELD(TEXT, name, FIELD_ANSWER, .about = "of a captured function, or of a kernel"),
-    FIELD(DIGEST, kernel, FIELD_ANSWER),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXT, tag, FIELD_ANSWER),
-    FIELD(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
-    FIELD(TEXT, image, FIELD_ANSWER, .about = "empty where the program did not state it"),
-    FIELD(INTEGER, configs, FIELD_ANSWER),
-    FIELD(NUMBER, device_seconds, FIELD_ANSWER, .about = "an estimate"),
-    FIELD(TEXT, not_queued, FIELD_ANSWER, .about = "why the last attempt made no job"),
-    FIELD(JSON, space, FIELD_NO_JSON),
-    FIELD(INTEGER, budget_ms, FIELD_NO_JSON),
+    MEMBER(INTEGER, id, FIELD_NO_JSON),
+    MEMBER(TEXT, source, .schema = "{\"enum\": [\"capture\", \"demand\"]}"),
+    MEMBER(TEXT, name, .about = "of a captured function, or of a kernel"),
+    MEMBER(DIGEST, kernel),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, tag),
+    MEMBER(ENUM, regime, .names = regime_names, .schema = SCHEMA("Regime")),
+    MEMBER(TEXT, image, .about = "empty where the program did not state it"),
+    MEMBER(INTEGER, configs),
+    MEMBER(NUMBER, device_seconds, .about = "an estimate"),
+    MEMBER(TEXT, not_queued, .about = "why the last attempt made no job"),
+    MEMBER(JSON, space, FIELD_NO_JSON),
+    MEMBER(INTEGER, budget_ms, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record suggestion_record =
-    RECORD("PolicySuggestion", struct suggestion, suggestion_fields);
+const struct record suggestion_record = ANSWER("PolicySuggestion", suggestion_fields);
+#undef RECORD_OF
 
 /* What became of a suggestion. */
 struct policy_decision {
@@ -46,18 +45,14 @@ struct policy_decision {
   json_t *key;
   int64_t job; /* FIELD_NONE: it was refused */
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct policy_decision, member, __VA_ARGS__)
+#define RECORD_OF struct policy_decision
 static const struct field decision_fields[] = {
-    FIELD(TEXT, source, FIELD_ANSWER),
-    FIELD(TEXT, name, FIELD_ANSWER),
-    FIELD(DIGEST, kernel, FIELD_ANSWER),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    FIELD(ID, job, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(TEXT, refused, FIELD_ANSWER | FIELD_OMITTED),
+    MEMBER(TEXT, source),           MEMBER(TEXT, name),
+    MEMBER(DIGEST, kernel),         MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(ID, job, FIELD_OMITTED), MEMBER(TEXT, refused, FIELD_OMITTED),
 };
-#undef FIELD
-const struct record decision_record =
-    RECORD("PolicyDecision", struct policy_decision, decision_fields);
+const struct record decision_record = ANSWER("PolicyDecision", decision_fields);
+#undef RECORD_OF
 
 struct suggestions {
   size_t n;
@@ -206,10 +201,12 @@ bool policy_jobs_make(struct worker *worker, struct policy *policy, int64_t most
 struct run_request {
   int64_t top;
 };
+#define RECORD_OF struct run_request
 static const struct field run_fields[] = {
-    RECORD_FIELD(INTEGER, struct run_request, top, FIELD_NOT_NULL, .least = 1,
-                 .most = POLICY_JOBS_MAX, .about = "default: 100"),
+    MEMBER(INTEGER, top, FIELD_NOT_NULL, .least = 1, .most = POLICY_JOBS_MAX,
+           .about = "default: 100"),
 };
+#undef RECORD_OF
 const struct record policy_run_record = RECORD("PolicyRun", struct run_request, run_fields);
 
 void route_policy_run(struct worker *worker, struct request *request) {

@@ -165,25 +165,24 @@ struct override_item {
   char *kernel, *tag, *reason, *until, *made_by, *made_at;
   bool ended;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct override_item, member, __VA_ARGS__)
+#define RECORD_OF struct override_item
 static const struct field item_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(ENUM, kind, FIELD_ANSWER, .names = override_kind_names),
-    FIELD(TEXT, kernel, FIELD_ANSWER),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXT, tag, FIELD_ANSWER),
-    FIELD(JSON, config, FIELD_ANSWER, .schema = SCHEMA("Config")),
-    FIELD(TEXT, reason, FIELD_ANSWER),
-    FIELD(TIME, until, FIELD_ANSWER),
-    FIELD(BOOL, ended, FIELD_ANSWER, .about = "its time is over"),
-    FIELD(TEXT, made_by, FIELD_ANSWER),
-    FIELD(ID, made_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TIME, made_at, FIELD_ANSWER),
+    MEMBER(ID, id),
+    MEMBER(ENUM, kind, .names = override_kind_names),
+    MEMBER(TEXT, kernel),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, tag),
+    MEMBER(JSON, config, .schema = SCHEMA("Config")),
+    MEMBER(TEXT, reason),
+    MEMBER(TIME, until),
+    MEMBER(BOOL, ended, .about = "its time is over"),
+    MEMBER(TEXT, made_by),
+    MEMBER(ID, made_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TIME, made_at),
 };
-#undef FIELD
-const struct record override_item_record =
-    RECORD("OverrideItem", struct override_item, item_fields);
+const struct record override_item_record = ANSWER("OverrideItem", item_fields);
+#undef RECORD_OF
 
 void route_override_list(struct worker *worker, struct request *request) {
   static const struct list list = {.statement = &sql_overrides_list,

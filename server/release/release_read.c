@@ -180,22 +180,19 @@ struct listed_release {
   char *created_at, *made_by;
   int64_t made_by_id;
 };
+#define RECORD_OF struct listed_release
 static const struct field listed_fields[] = {
-    RECORD_FIELD(DIGEST, struct listed_release, release, FIELD_ANSWER | FIELD_NOT_NULL, "digest"),
-    RECORD_FIELD(JSON, struct listed_release, environment, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_ENVIRONMENT),
-    RECORD_FIELD(TEXT, struct listed_release, tag, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(ENUM, struct listed_release, regime, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .names = regime_names),
-    RECORD_FIELD(INTEGER, struct listed_release, winners, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TIME, struct listed_release, created_at, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TEXT, struct listed_release, made_by, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_BY),
-    RECORD_FIELD(ID, struct listed_release, made_by_id, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_BY_ID),
+    MEMBER(DIGEST, release, FIELD_NOT_NULL, "digest"),
+    MEMBER(JSON, environment, FIELD_NOT_NULL, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, tag, FIELD_NOT_NULL),
+    MEMBER(ENUM, regime, FIELD_NOT_NULL, .names = regime_names),
+    MEMBER(INTEGER, winners, FIELD_NOT_NULL),
+    MEMBER(TIME, created_at, FIELD_NOT_NULL),
+    MEMBER(TEXT, made_by, FIELD_NOT_NULL, .schema = SCHEMA_BY),
+    MEMBER(ID, made_by_id, FIELD_NOT_NULL, .schema = SCHEMA_BY_ID),
 };
-const struct record listed_release_record =
-    RECORD("ListedRelease", struct listed_release, listed_fields);
+const struct record listed_release_record = ANSWER("ListedRelease", listed_fields);
+#undef RECORD_OF
 
 void route_release_list(struct worker *worker, struct request *request) {
   static const struct list list = {

@@ -24,22 +24,22 @@ struct release_item {
   int64_t job; /* for a kept config, the job whose winner did not replace it */
   const char *origin, *agreement, *reason;
 };
+#define RECORD_OF struct release_item
 static const struct field item_fields[] = {
-    RECORD_FIELD(TEXT, struct release_item, name, FIELD_ANSWER),
-    RECORD_FIELD(DIGEST, struct release_item, kernel, FIELD_ANSWER | FIELD_REQUIRED),
-    RECORD_FIELD(JSON, struct release_item, key, FIELD_ANSWER,
-                 .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
-    RECORD_FIELD(ID, struct release_item, job, FIELD_ANSWER),
-    RECORD_FIELD(TEXT, struct release_item, origin, FIELD_ANSWER | FIELD_OMITTED,
-                 .schema =
-                     "{\"type\": \"string\", \"enum\": [\"tuned\", \"pinned\", \"imported\"]}",
-                 .about = "of what is included"),
-    RECORD_FIELD(TEXT, struct release_item, agreement, FIELD_ANSWER | FIELD_OMITTED,
-                 .schema = "{\"$ref\": \"#/components/schemas/AgreementClass\"}"),
-    RECORD_FIELD(TEXT, struct release_item, reason, FIELD_ANSWER | FIELD_OMITTED,
-                 .about = "of what is kept or skipped, or takes the winner's place"),
+    MEMBER(TEXT, name),
+    MEMBER(DIGEST, kernel, FIELD_REQUIRED),
+    MEMBER(JSON, key, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
+    MEMBER(ID, job),
+    MEMBER(TEXT, origin, FIELD_OMITTED,
+           .schema = "{\"type\": \"string\", \"enum\": [\"tuned\", \"pinned\", \"imported\"]}",
+           .about = "of what is included"),
+    MEMBER(TEXT, agreement, FIELD_OMITTED,
+           .schema = "{\"$ref\": \"#/components/schemas/AgreementClass\"}"),
+    MEMBER(TEXT, reason, FIELD_OMITTED,
+           .about = "of what is kept or skipped, or takes the winner's place"),
 };
-const struct record release_item_record = RECORD("ReleaseItem", struct release_item, item_fields);
+const struct record release_item_record = ANSWER("ReleaseItem", item_fields);
+#undef RECORD_OF
 
 /* The channel whose release is replaced, and the entity tag of its entry: a move of the channel
  * with this If-Match replaces exactly the release that was compared. */
@@ -48,12 +48,14 @@ struct release_replaced {
   double min_gain;
   const char *etag; /* with quotes; NULL: the channel has no entry yet */
 };
+#define RECORD_OF struct release_replaced
 static const struct field replaced_fields[] = {
-    RECORD_FIELD(TEXT, struct release_replaced, channel, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(NUMBER, struct release_replaced, min_gain, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TEXT, struct release_replaced, etag, FIELD_ANSWER),
+    MEMBER(TEXT, channel, FIELD_NOT_NULL),
+    MEMBER(NUMBER, min_gain, FIELD_NOT_NULL),
+    MEMBER(TEXT, etag),
 };
-static const struct record replaced_record = RECORD(NULL, struct release_replaced, replaced_fields);
+static const struct record replaced_record = ANSWER(NULL, replaced_fields);
+#undef RECORD_OF
 
 struct release_answer {
   struct digest release;
@@ -62,20 +64,18 @@ struct release_answer {
   struct records included, kept, skipped; /* of struct release_item */
   struct release_replaced replaces;
 };
+#define RECORD_OF struct release_answer
 static const struct field answer_fields[] = {
-    RECORD_FIELD(DIGEST, struct release_answer, release, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TEXT, struct release_answer, bytes, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(INTEGER, struct release_answer, winners, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(RECORDS, struct release_answer, included, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .of = &release_item_record),
-    RECORD_FIELD(RECORDS, struct release_answer, kept, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .of = &release_item_record),
-    RECORD_FIELD(RECORDS, struct release_answer, skipped, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .of = &release_item_record),
-    RECORD_FIELD(RECORD, struct release_answer, replaces, FIELD_ANSWER, .of = &replaced_record),
+    MEMBER(DIGEST, release, FIELD_NOT_NULL),
+    MEMBER(TEXT, bytes, FIELD_NOT_NULL),
+    MEMBER(INTEGER, winners, FIELD_NOT_NULL),
+    MEMBER(RECORDS, included, FIELD_NOT_NULL, .of = &release_item_record),
+    MEMBER(RECORDS, kept, FIELD_NOT_NULL, .of = &release_item_record),
+    MEMBER(RECORDS, skipped, FIELD_NOT_NULL, .of = &release_item_record),
+    MEMBER(RECORD, replaces, .of = &replaced_record),
 };
-const struct record release_answer_record =
-    RECORD("ReleaseAnswer", struct release_answer, answer_fields);
+const struct record release_answer_record = ANSWER("ReleaseAnswer", answer_fields);
+#undef RECORD_OF
 
 static int64_t job_or_none(int64_t job) { return job ? job : FIELD_NONE; }
 

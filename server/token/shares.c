@@ -16,24 +16,25 @@ struct share {
   char *owner, *waiting_since;
   double weight, device_seconds_per_day, device_seconds, device_seconds_today;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct share, member, __VA_ARGS__)
+#define RECORD_OF struct share
 static const struct field share_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(TEXT, owner, FIELD_ANSWER, .about = "the name of the token that submitted the jobs"),
-    FIELD(NUMBER, weight, FIELD_NOT_NULL, .least_number = 1e-3, .most_number = 1e3,
-          .about = "an owner of weight 3 gets three times the device time of one of weight 1; "
-                   "default: 1"),
-    FIELD(NUMBER, device_seconds_per_day, .least_number = 1e-3, .most_number = 1e12,
-          .about = "after which it gets no leases until midnight (UTC); null: no limit"),
-    FIELD(NUMBER, device_seconds, FIELD_ANSWER,
-          .about = "of its leases in the last minutes: they halve every 10 minutes, and each lease "
-                   "counts 0.1 more"),
-    FIELD(NUMBER, device_seconds_today, FIELD_ANSWER, .about = "since midnight (UTC)"),
-    FIELD(INTEGER, open_jobs, FIELD_ANSWER),
-    FIELD(TIME, waiting_since, FIELD_ANSWER,
-          .about = "when the oldest of its jobs was submitted that has had no lease"),
+    MEMBER(ID, id, FIELD_ANSWER),
+    MEMBER(TEXT, owner, FIELD_ANSWER, .about = "the name of the token that submitted the jobs"),
+    MEMBER(NUMBER, weight, FIELD_NOT_NULL, .least_number = 1e-3, .most_number = 1e3,
+           .about = "an owner of weight 3 gets three times the device time of one of weight 1; "
+                    "default: 1"),
+    MEMBER(NUMBER, device_seconds_per_day, .least_number = 1e-3, .most_number = 1e12,
+           .about = "after which it gets no leases until midnight (UTC); null: no limit"),
+    MEMBER(NUMBER, device_seconds, FIELD_ANSWER,
+           .about =
+               "of its leases in the last minutes: they halve every 10 minutes, and each lease "
+               "counts 0.1 more"),
+    MEMBER(NUMBER, device_seconds_today, FIELD_ANSWER, .about = "since midnight (UTC)"),
+    MEMBER(INTEGER, open_jobs, FIELD_ANSWER),
+    MEMBER(TIME, waiting_since, FIELD_ANSWER,
+           .about = "when the oldest of its jobs was submitted that has had no lease"),
 };
-#undef FIELD
+#undef RECORD_OF
 const struct record share_record = RECORD("Share", struct share, share_fields);
 
 void route_share_list(struct worker *worker, struct request *request) {

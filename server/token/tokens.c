@@ -24,33 +24,33 @@ bool token_name_is_good(const char *name) {
   return length >= 1 && length <= 64 && !name[length];
 }
 
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct token_request, member, __VA_ARGS__)
+#define RECORD_OF struct token_request
 static const struct field request_fields[] = {
-    FIELD(TEXT, name, FIELD_REQUIRED,
-          .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9._-]{1,64}$\"}"),
-    FIELD(TEXT, role, FIELD_REQUIRED, .schema = SCHEMA_ROLE),
-    FIELD(TEXT, expires, FIELD_NO_COLUMN,
-          .about = "how long it is valid, such as 7d or 12h, or until when"),
-    FIELD(INTEGER, uses, .least = 1, .most = TOKEN_USES_MAX),
-    FIELD(TEXT, agent_name, .least = 1, .most = 200),
-    FIELD(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXT, certificate, FIELD_NOT_NULL,
-          .schema = "{\"type\": \"string\", \"pattern\": \"^(URI|DNS|CN):[ -~]{1,250}$\"}",
-          .about =
-              "the name of a client certificate to use instead of a token, for the role agent; no "
-              "token is made"),
-    FIELD(TEXTS, channels, .most = CHANNELS_MAX,
-          .schema =
-              "{\"type\": \"array\", \"maxItems\": 64,"
-              " \"items\": {\"type\": \"string\", \"pattern\": \"^[a-z0-9._*?[\\\\]!-]{1,64}$\"}}",
-          .about =
-              "the channels that the token may move, by name or pattern; required for the role "
-              "publisher, and only allowed there"),
-    FIELD(INTEGER, expires_in_ms, FIELD_NO_JSON),
-    FIELD(TEXT, agent, FIELD_NO_JSON),
-    FIELD(ID, replaces, FIELD_NO_JSON),
+    MEMBER(TEXT, name, FIELD_REQUIRED,
+           .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9._-]{1,64}$\"}"),
+    MEMBER(TEXT, role, FIELD_REQUIRED, .schema = SCHEMA_ROLE),
+    MEMBER(TEXT, expires, FIELD_NO_COLUMN,
+           .about = "how long it is valid, such as 7d or 12h, or until when"),
+    MEMBER(INTEGER, uses, .least = 1, .most = TOKEN_USES_MAX),
+    MEMBER(TEXT, agent_name, .least = 1, .most = 200),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, certificate, FIELD_NOT_NULL,
+           .schema = "{\"type\": \"string\", \"pattern\": \"^(URI|DNS|CN):[ -~]{1,250}$\"}",
+           .about =
+               "the name of a client certificate to use instead of a token, for the role agent; no "
+               "token is made"),
+    MEMBER(TEXTS, channels, .most = CHANNELS_MAX,
+           .schema =
+               "{\"type\": \"array\", \"maxItems\": 64,"
+               " \"items\": {\"type\": \"string\", \"pattern\": \"^[a-z0-9._*?[\\\\]!-]{1,64}$\"}}",
+           .about =
+               "the channels that the token may move, by name or pattern; required for the role "
+               "publisher, and only allowed there"),
+    MEMBER(INTEGER, expires_in_ms, FIELD_NO_JSON),
+    MEMBER(TEXT, agent, FIELD_NO_JSON),
+    MEMBER(ID, replaces, FIELD_NO_JSON),
 };
-#undef FIELD
+#undef RECORD_OF
 const struct record token_request_record =
     RECORD("TokenRequest", struct token_request, request_fields);
 
@@ -248,29 +248,29 @@ struct token {
   json_t *environment;
   struct texts channels;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct token, member, __VA_ARGS__)
+#define RECORD_OF struct token
 static const struct field token_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(TEXT, name, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(TEXT, role, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_ROLE),
-    FIELD(TIME, created_at, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(TIME, revoked_at, FIELD_ANSWER),
-    FIELD(TIME, expires_at, FIELD_ANSWER),
-    FIELD(TEXT, agent, FIELD_ANSWER),
-    FIELD(INTEGER, uses_left, FIELD_ANSWER),
-    FIELD(TEXT, agent_name, FIELD_ANSWER),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXTS, channels, FIELD_ANSWER),
-    FIELD(TEXT, certificate, FIELD_ANSWER),
-    FIELD(TEXT, issuer, FIELD_ANSWER,
-          .about = "of an identity: the provider whose tokens are for it (serve --oidc)"),
-    FIELD(TEXT, made_by, FIELD_ANSWER, .schema = SCHEMA_BY),
-    FIELD(ID, made_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TEXT, revoked_by, FIELD_ANSWER, .schema = SCHEMA_BY),
-    FIELD(ID, revoked_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
+    MEMBER(ID, id, FIELD_NOT_NULL),
+    MEMBER(TEXT, name, FIELD_NOT_NULL),
+    MEMBER(TEXT, role, FIELD_NOT_NULL, .schema = SCHEMA_ROLE),
+    MEMBER(TIME, created_at, FIELD_NOT_NULL),
+    MEMBER(TIME, revoked_at),
+    MEMBER(TIME, expires_at),
+    MEMBER(TEXT, agent),
+    MEMBER(INTEGER, uses_left),
+    MEMBER(TEXT, agent_name),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXTS, channels),
+    MEMBER(TEXT, certificate),
+    MEMBER(TEXT, issuer,
+           .about = "of an identity: the provider whose tokens are for it (serve --oidc)"),
+    MEMBER(TEXT, made_by, .schema = SCHEMA_BY),
+    MEMBER(ID, made_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TEXT, revoked_by, .schema = SCHEMA_BY),
+    MEMBER(ID, revoked_by_id, .schema = SCHEMA_BY_ID),
 };
-#undef FIELD
-const struct record token_record = RECORD("Token", struct token, token_fields);
+const struct record token_record = ANSWER("Token", token_fields);
+#undef RECORD_OF
 
 bool tokens_list(struct db *db, json_t **ret_items, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
@@ -287,14 +287,15 @@ bool tokens_list(struct db *db, json_t **ret_items, struct error *error) {
 struct token_answer {
   const char *token, *name, *role, *certificate;
 };
+#define RECORD_OF struct token_answer
 static const struct field answer_fields[] = {
-    RECORD_FIELD(TEXT, struct token_answer, token, FIELD_ANSWER | FIELD_OMITTED),
-    RECORD_FIELD(TEXT, struct token_answer, name, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TEXT, struct token_answer, role, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_ROLE),
-    RECORD_FIELD(TEXT, struct token_answer, certificate, FIELD_ANSWER | FIELD_OMITTED),
+    MEMBER(TEXT, token, FIELD_OMITTED),
+    MEMBER(TEXT, name, FIELD_NOT_NULL),
+    MEMBER(TEXT, role, FIELD_NOT_NULL, .schema = SCHEMA_ROLE),
+    MEMBER(TEXT, certificate, FIELD_OMITTED),
 };
-const struct record token_answer_record = RECORD("TokenAnswer", struct token_answer, answer_fields);
+const struct record token_answer_record = ANSWER("TokenAnswer", answer_fields);
+#undef RECORD_OF
 
 /* Makes a change valid on this server before the answer is sent; other servers see it within
  * seconds. */
@@ -336,19 +337,19 @@ struct own_token {
   struct texts channels;
   json_t *operations;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct own_token, member, __VA_ARGS__)
+#define RECORD_OF struct own_token
 static const struct field own_fields[] = {
-    FIELD(TEXT, name, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(TEXT, role, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_ROLE),
-    FIELD(TIME, expires_at, FIELD_ANSWER),
-    FIELD(TEXTS, channels, FIELD_ANSWER,
-          .about = "patterns of the channels that it may move; null: not limited to some"),
-    FIELD(JSON, operations, FIELD_ANSWER | FIELD_NOT_NULL | FIELD_NO_COLUMN,
-          .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}",
-          .about = "the operations of /openapi.json that its roles may call"),
+    MEMBER(TEXT, name, FIELD_NOT_NULL),
+    MEMBER(TEXT, role, FIELD_NOT_NULL, .schema = SCHEMA_ROLE),
+    MEMBER(TIME, expires_at),
+    MEMBER(TEXTS, channels,
+           .about = "patterns of the channels that it may move; null: not limited to some"),
+    MEMBER(JSON, operations, FIELD_NOT_NULL | FIELD_NO_COLUMN,
+           .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}",
+           .about = "the operations of /openapi.json that its roles may call"),
 };
-#undef FIELD
-const struct record own_token_record = RECORD("OwnToken", struct own_token, own_fields);
+const struct record own_token_record = ANSWER("OwnToken", own_fields);
+#undef RECORD_OF
 
 /* What a user interface offers: it has no copy of the table of roles. */
 void route_token_own(struct worker *worker, struct request *request) {

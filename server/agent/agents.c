@@ -33,12 +33,12 @@ static const struct field brief_fields[] = {
 #undef RECORD_OF
 static const struct record brief_record = RECORD(NULL, struct agent_brief, brief_fields);
 
-static void bind_ids(struct db_parameters *parameters, char (*ids)[AGENT_ID_SIZE], size_t n) {
+static struct db_array ids_array(char (*ids)[AGENT_ID_SIZE], size_t n) {
   struct db_array array;
   db_array_init(&array);
   for (size_t i = 0; i < n; i++)
     db_array_text(&array, ids[i]);
-  bind_array(parameters, "ids", &array);
+  return array;
 }
 
 void agents_look_up(struct worker *worker) {
@@ -49,10 +49,10 @@ void agents_look_up(struct worker *worker) {
   if (n == 0)
     return;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_ids(&parameters, ids, n);
-  if (!db_run(worker->db, &sql_agents_brief, &parameters, &rows, &error)) {
+  struct db_array array = ids_array(ids, n);
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_agents_brief, &error, BY_ARRAY("ids", &array));
+  if (!rows) {
     log_warning("agents: %s", error.message);
     return;
   }
@@ -72,7 +72,6 @@ static bool yielded_flush(struct db *db, char (*ids)[AGENT_ID_SIZE], const int64
   cleanup_free int64_t *stated_ms = xcalloc(n, sizeof *stated_ms);
   struct db_array agents, stated;
   size_t n_stated = 0;
-  cleanup_parameters struct db_parameters parameters = {0};
   db_array_init(&agents);
   db_array_init(&stated);
   for (size_t i = 0; i < n; i++) {
@@ -83,10 +82,10 @@ static bool yielded_flush(struct db *db, char (*ids)[AGENT_ID_SIZE], const int64
     stated_ms[n_stated++] = ages_ms[i];
   }
 
-  bind_array(&parameters, "ids", &agents);
-  bind_array(&parameters, "yielded", &stated);
-  bind_integers(&parameters, "ages_ms", stated_ms, n_stated);
-  return n_stated == 0 || db_run(db, &sql_devices_yielded, &parameters, NULL, error);
+  if (n_stated == 0)
+    return true;
+  return db_execute(db, &sql_devices_yielded, error, BY_ARRAY("ids", &agents),
+                    BY_ARRAY("yielded", &stated), BY_INTEGERS("ages_ms", stated_ms, n_stated));
 }
 
 static bool heartbeats_flush(struct db *db, struct agent_table *table, struct error *error) {
@@ -97,10 +96,9 @@ static bool heartbeats_flush(struct db *db, struct agent_table *table, struct er
   if (n == 0)
     return true;
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_ids(&parameters, ids, n);
-  bind_integers(&parameters, "ages_ms", ages_ms, n);
-  bool ok = db_run(db, &sql_agents_seen, &parameters, NULL, error);
+  struct db_array array = ids_array(ids, n);
+  bool ok = db_execute(db, &sql_agents_seen, error, BY_ARRAY("ids", &array),
+                       BY_INTEGERS("ages_ms", ages_ms, n));
   if (!ok)
     agent_table_untake(table, ids, n);
 
@@ -113,13 +111,12 @@ static bool heartbeats_flush(struct db *db, struct agent_table *table, struct er
 void agents_housekeep(struct worker *worker) {
   struct agent_table *table = server_agents(worker->server);
   cleanup_rows struct db_rows *draining = NULL, *live = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   struct error error;
   agent_table_forget(table, clock_monotonic_ms(), FORGET_MS);
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
   if (!heartbeats_flush(worker->db, table, &error) ||
-      !db_run(worker->db, &sql_agents_brief_draining, NULL, &draining, &error) ||
-      !db_run(worker->db, &sql_agents_live, &parameters, &live, &error)) {
+      !(draining = db_query(worker->db, &sql_agents_brief_draining, &error)) ||
+      !(live = db_query(worker->db, &sql_agents_live, &error,
+                        BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server)))))) {
     log_warning("agents: %s", error.message);
     return;
   }
@@ -145,14 +142,12 @@ struct drain_request {
 static bool agent_drain(struct db *db, const char *agent, const struct drain_request *drain,
                         const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", agent);
-  bind_text(&parameters, "reason", drain->reason);
-  bind_author(&parameters, author);
-  if (drain->device)
-    bind_text(&parameters, "device", drain->device);
-  bool ok = db_begin(db, error) && db_run(db, drain->device ? &sql_device_drain : &sql_agent_drain,
-                                          &parameters, &rows, error);
+  bool ok = db_begin(db, error) &&
+            (rows = drain->device ? db_query(db, &sql_device_drain, error, BY_TEXT("agent", agent),
+                                             BY_TEXT("device", drain->device),
+                                             BY_TEXT("reason", drain->reason), BY_AUTHOR(author))
+                                  : db_query(db, &sql_agent_drain, error, BY_TEXT("agent", agent),
+                                             BY_TEXT("reason", drain->reason), BY_AUTHOR(author)));
   if (ok && db_affected(rows) == 0 && drain->device)
     ok = error_of_at(
         error, ERROR_MISSING, "/device",
@@ -281,20 +276,19 @@ void route_agent_heartbeat(struct server *server, struct request *request) {
 void route_agent_end(struct worker *worker, struct request *request) {
   const char *id = request->segments[0];
   struct heartbeat heartbeat = {0};
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   struct error error;
   if (!record_read(&heartbeat_request_record, request->json, "", &heartbeat, &error)) {
     answer_failure(request, &error);
     return;
   }
 
-  bind_text(&parameters, "agent", id);
-  bind_taken(&parameters, "boot", xstrdup(heartbeat.boot), false);
   record_release(&heartbeat_request_record, &heartbeat);
   if (!identity_may_act_as(worker, request, id, ""))
     return;
-  if (!db_run(worker->db, &sql_agent_end, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_agent_end, &error, BY_TEXT("agent", id),
+               BY_TAKEN("boot", xstrdup(heartbeat.boot)));
+  if (!rows) {
     answer_failure(request, &error);
   } else if (!db_count(rows)) {
     answer_refusal(request, ERROR_MISSING, "",
@@ -342,15 +336,10 @@ void route_agent_drain(struct worker *worker, struct request *request) {
 static bool agent_remove(struct worker *worker, const char *agent, const struct author *author,
                          struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0}, of_tokens = {0};
-  bind_text(&parameters, "agent", agent);
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  bind_author(&parameters, author);
-  bind_text(&of_tokens, "agent", agent);
-  bind_integer(&of_tokens, "replaces", 0);
-  bind_author(&of_tokens, author);
   bool ok = db_begin(worker->db, error) &&
-            db_run(worker->db, &sql_agent_remove, &parameters, &rows, error);
+            (rows = db_query(worker->db, &sql_agent_remove, error, BY_TEXT("agent", agent),
+                             BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))),
+                             BY_AUTHOR(author)));
   if (ok && !db_count(rows))
     ok = error_of(error, ERROR_MISSING,
                   "there is no agent \"%.40s\"; GET /v1/agents?all=true lists all", agent);
@@ -358,7 +347,9 @@ static bool agent_remove(struct worker *worker, const char *agent, const struct 
     ok = error_of(error, ERROR_CONFLICT,
                   "agent %.40s (%.80s) is live, last seen at %s; stop it first, or drain it", agent,
                   db_get(rows, 0, "name"), db_get(rows, 0, "last_seen"));
-  ok = ok && db_run(worker->db, &sql_agent_tokens_end, &of_tokens, NULL, error) &&
+  ok = ok &&
+       db_execute(worker->db, &sql_agent_tokens_end, error, BY_TEXT("agent", agent),
+                  BY_INTEGER("replaces", 0), BY_AUTHOR(author)) &&
        audit_note(worker->db, author, AUDIT_REMOVE_AGENT, agent,
                   json_pack("{s:s}", "name", db_get(rows, 0, "name")), error);
   return db_end(worker->db, ok, error);
@@ -393,13 +384,12 @@ void route_agent_list(struct worker *worker, struct request *request) {
     return;
   }
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  bind_text(&parameters, "after", after ? after : "");
-  bind_bool(&parameters, "all", string_equal(all, "true"));
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(worker->db, &sql_agents_list, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_agents_list, &error,
+               BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))),
+               BY_TEXT("after", after ? after : ""), BY_BOOL("all", string_equal(all, "true")),
+               BY_INTEGER("limit", limit));
+  if (!rows) {
     answer_failure(request, &error);
     return;
   }

@@ -44,12 +44,10 @@ void route_agent_baselines(struct worker *worker, struct request *request) {
   if (!request_query_only(request, names) || !request_page(request, &limit, &after))
     return;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", request->segments[0]);
-  bind_text(&parameters, "device", request->segments[1]);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(worker->db, &sql_baselines_list, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_baselines_list, &error, BY_TEXT("agent", request->segments[0]),
+               BY_TEXT("device", request->segments[1]), BY_INTEGER("limit", limit));
+  if (!rows) {
     answer_failure(request, &error);
     return;
   }

@@ -106,8 +106,9 @@ static void enrolment_terms_release(struct enrolment_terms *terms) {
 
 static bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_terms *ret,
                                  struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(db, &sql_enrolment_terms_lock, "token", token, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_enrolment_terms_lock, error, BY_INTEGER("token", token));
+  if (!rows)
     return false;
 
   ALWAYS(db_count(rows) == 1); /* tokens are never removed */
@@ -117,11 +118,9 @@ static bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_
 
 static bool enrolment_known(struct db *db, int64_t token, const char *boot, char **ret_agent,
                             struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "token", token);
-  bind_text(&parameters, "boot", boot);
-  if (!db_run(db, &sql_enrolment_known, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_enrolment_known, error, BY_INTEGER("token", token), BY_TEXT("boot", boot));
+  if (!rows)
     return false;
 
   *ret_agent = db_count(rows) ? xstrdup(db_get(rows, 0, "id")) : NULL;
@@ -159,11 +158,9 @@ static void agent_before_release(struct agent_before *before) {
 
 static bool agent_before_lock(struct db *db, const char *agent, int64_t live_ms,
                               struct agent_before *ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", agent);
-  bind_integer(&parameters, "live_ms", live_ms);
-  if (!db_run(db, &sql_agent_before_lock, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_agent_before_lock, error, BY_TEXT("agent", agent), BY_INTEGER("live_ms", live_ms));
+  if (!rows)
     return false;
 
   *ret = (struct agent_before){0};
@@ -176,11 +173,8 @@ static bool agent_before_lock(struct db *db, const char *agent, int64_t live_ms,
 static bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_t life_ms,
                              const struct author *author, char ret_token[TOKEN_TEXT_SIZE],
                              struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", agent);
-  bind_integer(&parameters, "replaces", replaces);
-  bind_author(&parameters, author);
-  if (!db_run(db, &sql_agent_tokens_end, &parameters, NULL, error))
+  if (!db_execute(db, &sql_agent_tokens_end, error, BY_TEXT("agent", agent),
+                  BY_INTEGER("replaces", replaces), BY_AUTHOR(author)))
     return false;
 
   char random[9];
@@ -304,7 +298,7 @@ static bool admit_by_enrolment_token(struct worker *worker, struct enrolling *en
   if (known)
     return true;
 
-  return db_run_by(worker->db, &sql_enrolment_use, "token", token, NULL, error);
+  return db_execute(worker->db, &sql_enrolment_use, error, BY_INTEGER("token", token));
 }
 
 /* With the agent's own token, or with one that is bound to no agent. */
@@ -361,7 +355,8 @@ static bool agents_check(struct worker *worker, const struct enrolling *enrollin
   if (request->roles != TOKEN_AGENT || *request->token_agent)
     return true;
 
-  return db_run_by(worker->db, &sql_agents_of_token, "token", request->token_id, &rows, error) &&
+  return (rows = db_query(worker->db, &sql_agents_of_token, error,
+                          BY_INTEGER("token", request->token_id))) &&
          limit_check(worker->server, author, LIMIT_AGENTS, db_get_integer(rows, 0, "agents"),
                      error) &&
          limit_check(worker->server, author, LIMIT_DEVICES, db_get_integer(rows, 0, "devices"),
@@ -380,15 +375,12 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
     environments[i] = &enrolment_device(enrolment, i)->environment;
 
   cleanup_rows struct db_rows *rows = NULL, *ends = NULL;
-  cleanup_parameters struct db_parameters agent = {0}, devices = {0}, token = {0};
-  bind_text(&agent, "id", enrolling->id);
-  bind_integer(&agent, "token", enrolling->owner.token);
-  bind_record(&agent, &enrolment_record, enrolment);
-  bind_text(&devices, "agent", enrolling->id);
-  bind_records(&devices, &enrolment_device_record, enrolment->devices.all, n);
   if (!environments_store(worker->db, environments, n, error) ||
-      !db_run(worker->db, &sql_agent_enrol, &agent, &rows, error) ||
-      !db_run(worker->db, &sql_agent_devices, &devices, NULL, error))
+      !(rows = db_query(worker->db, &sql_agent_enrol, error, BY_TEXT("id", enrolling->id),
+                        BY_INTEGER("token", enrolling->owner.token),
+                        BY_RECORD(&enrolment_record, enrolment))) ||
+      !db_execute(worker->db, &sql_agent_devices, error, BY_TEXT("agent", enrolling->id),
+                  BY_RECORDS(&enrolment_device_record, enrolment->devices.all, n)))
     return false;
 
   enrolling->boot_before = xstrdup(db_get(rows, 0, "boot_before"));
@@ -407,8 +399,8 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
   if (request->is_by_certificate) /* the authority renews the certificate */
     return true;
   if (*request->token_agent) {
-    bind_integer(&token, "token", request->token_id);
-    if (!db_run(worker->db, &sql_agent_token_rotate_in, &token, &ends, error))
+    if (!(ends = db_query(worker->db, &sql_agent_token_rotate_in, error,
+                          BY_INTEGER("token", request->token_id))))
       return false;
     enrolling->rotate_in_ms = db_count(ends) ? db_get_integer(ends, 0, "ms") : -1;
     return true;
@@ -442,11 +434,8 @@ static void refusal_note(struct worker *worker, const struct request *request,
   if (!*enrolling->copy_of)
     return;
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", enrolling->copy_of);
-  bind_text(&parameters, "machine", enrolment->machine);
-  bind_text(&parameters, "name", enrolment->name);
-  if (!db_run(worker->db, &sql_agent_note_refused, &parameters, NULL, &error))
+  if (!db_execute(worker->db, &sql_agent_note_refused, &error, BY_TEXT("agent", enrolling->copy_of),
+                  BY_TEXT("machine", enrolment->machine), BY_TEXT("name", enrolment->name)))
     log_warning("agent: cannot note that a copy of agent=%s was refused: %s", enrolling->copy_of,
                 error.message);
 }

@@ -51,9 +51,7 @@ bool audit_add(struct db *db, const struct audit_row *rows, size_t n, struct err
         .detail = rows[i].detail ? json_incref((json_t *)rows[i].detail) : json_object()};
   }
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_records(&parameters, &audit_entry_record, entries, n);
-  bool ok = db_run(db, &sql_audit_add, &parameters, NULL, error);
+  bool ok = db_execute(db, &sql_audit_add, error, BY_RECORDS(&audit_entry_record, entries, n));
   for (size_t i = 0; i < n; i++)
     json_decref(entries[i].detail);
   return ok;
@@ -84,7 +82,7 @@ void answer_removal(struct worker *worker, struct request *request, const struct
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_begin(db, &error);
   if (ok) {
-    ok = db_run_by(db, removal->statement, "id", id, &rows, &error);
+    ok = (rows = db_query(db, removal->statement, &error, BY_INTEGER("id", id)));
     if (ok && db_count(rows))
       ok = audit_note(db, request_author(request), removal->action, object,
                       db_get_json(rows, 0, "detail"), &error);
@@ -125,11 +123,7 @@ void route_audit_get(struct worker *worker, struct request *request) {
     return;
   }
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "token", request_query(request, "token"));
-  bind_text(&parameters, "action", action);
-  bind_text(&parameters, "object", request_query(request, "object"));
-  bind_integer(&parameters, "since_us", since_us);
-  bind_integer(&parameters, "last_ms", last_ms);
-  answer_page(worker, request, &list, &parameters);
+  answer_page_by(worker, request, &list, BY_TEXT("token", request_query(request, "token")),
+                 BY_TEXT("action", action), BY_TEXT("object", request_query(request, "object")),
+                 BY_INTEGER("since_us", since_us), BY_INTEGER("last_ms", last_ms));
 }

@@ -92,7 +92,7 @@ static bool usage_check(struct db *db, struct request *request, struct error *er
   cleanup_rows struct db_rows *rows = NULL;
   if (!limit_of(request->server, author, LIMIT_FILES))
     return true;
-  return db_run_by(db, &sql_blob_usage, "token", author->token, &rows, error) &&
+  return (rows = db_query(db, &sql_blob_usage, error, BY_INTEGER("token", author->token))) &&
          limit_check(request->server, author, LIMIT_FILES,
                      (db_get_integer(rows, 0, "bytes") + MIB - 1) / MIB, error);
 }
@@ -104,12 +104,10 @@ static bool blob_store(struct db *db, struct request *request, const struct dige
   const struct author *author = request_author(request);
   const char *bytes = request->body;
   size_t size = request->body_size;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", digest);
-  bind_integer(&parameters, "size", (int64_t)size);
-  bind_author(&parameters, author);
-  if (!db_run(db, &sql_blob_insert, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_blob_insert, error, BY_DIGEST("digest", digest),
+               BY_INTEGER("size", (int64_t)size), BY_AUTHOR(author));
+  if (!rows)
     return false;
   *ret_is_new = db_count(rows) == 1 && db_get_bool(rows, 0, "is_new");
   if (!*ret_is_new)
@@ -125,11 +123,9 @@ static bool blob_store(struct db *db, struct request *request, const struct dige
         ZSTD_compress(compressed, bound, bytes + at, chunk_size, COMPRESSION_LEVEL);
     ALWAYS(!ZSTD_isError(compressed_size));
 
-    cleanup_parameters struct db_parameters chunk = {0};
-    bind_digest(&chunk, "digest", digest);
-    bind_integer(&chunk, "ordinal", (int64_t)(at / CHUNK_SIZE));
-    bind_bytes(&chunk, "bytes", compressed, compressed_size);
-    if (!db_run(db, &sql_blob_chunk_insert, &chunk, NULL, error))
+    if (!db_execute(db, &sql_blob_chunk_insert, error, BY_DIGEST("digest", digest),
+                    BY_INTEGER("ordinal", (int64_t)(at / CHUNK_SIZE)),
+                    BY_BYTES("bytes", compressed, compressed_size)))
       return false;
   }
   return audit_note_digest(db, author, AUDIT_PUT_BLOB, digest,
@@ -148,11 +144,10 @@ static bool damaged(const struct digest *digest, struct error *error) {
 /* Reads one row at a time, so that a worker holds one file and one chunk, not a result of twice the
  * file's size. */
 static bool chunk_load(struct db *db, struct blob *blob, size_t at, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", &blob->digest);
-  bind_integer(&parameters, "ordinal", (int64_t)(at / CHUNK_SIZE));
-  if (!db_run(db, &sql_blob_chunk, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_blob_chunk, error, BY_DIGEST("digest", &blob->digest),
+               BY_INTEGER("ordinal", (int64_t)(at / CHUNK_SIZE)));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return damaged(&blob->digest, error);
@@ -168,14 +163,13 @@ bool blob_load(struct worker *worker, const struct digest *digest, struct blob *
                struct error *error) {
   struct db *db = worker->db;
   struct blob_cache *cache = server_blobs(worker->server);
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   *ret_blob = cache_find(cache, digest);
   if (*ret_blob)
     return true;
 
-  bind_digest(&parameters, "digest", digest);
-  if (!db_run(db, &sql_blob_size, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_blob_size, error, BY_DIGEST("digest", digest));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return true;
@@ -200,11 +194,10 @@ bool blob_load(struct worker *worker, const struct digest *digest, struct blob *
 
 bool answer_missing_files(struct worker *worker, struct request *request,
                           const struct digest *digests, size_t n) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   struct error error;
-  bind_digests(&parameters, "digests", digests, n);
-  if (!db_run(worker->db, &sql_blobs_missing, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_blobs_missing, &error, BY_DIGESTS("digests", digests, n));
+  if (!rows) {
     answer_failure(request, &error);
     return false;
   }

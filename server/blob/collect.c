@@ -102,14 +102,14 @@ static void collection_release(struct collection *collection) {
 }
 #define cleanup_collection __attribute__((cleanup(collection_release)))
 
+#define BY_COLLECT(request)                                                                        \
+  BY_BOOL("remove", !(request)->is_dry), BY_INTEGER("keep_days", (request)->keep_days)
+
 static bool files_collect(struct db *db, const struct collect_request *request, int64_t at_once,
                           struct collected_files *ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_bool(&parameters, "remove", !request->is_dry);
-  bind_integer(&parameters, "keep_days", request->keep_days);
-  bind_integer(&parameters, "at_once", at_once);
-  if (!db_run(db, &sql_collect_files, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_collect_files, error, BY_COLLECT(request), BY_INTEGER("at_once", at_once));
+  if (!rows)
     return false;
   *ret = (struct collected_files){db_get_integer(rows, 0, "n"), db_get_integer(rows, 0, "bytes")};
   return true;
@@ -128,15 +128,13 @@ static bool unneeded_collect(struct db *db, void *context, struct error *error) 
   struct collection *ret = collecting->ret;
   collection_release(ret);
   cleanup_rows struct db_rows *releases = NULL, *demand = NULL, *fetches = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_bool(&parameters, "remove", !request->is_dry);
-  bind_integer(&parameters, "keep_days", request->keep_days);
-  bind_taken(&parameters, "at_once", xasprintf("%d", COLLECT_AT_ONCE), true);
-  bind_taken(&parameters, "entries", xasprintf("%d", COLLECT_ENTRIES), true);
-  if (!db_run(db, &sql_collect_releases, &parameters, &releases, error) ||
+  if (!(releases = db_query(db, &sql_collect_releases, error, BY_COLLECT(request),
+                            BY_INTEGER("at_once", COLLECT_AT_ONCE),
+                            BY_INTEGER("entries", COLLECT_ENTRIES))) ||
       !files_collect(db, request, COLLECT_AT_ONCE, &ret->files, error) ||
-      !db_run(db, &sql_collect_demand, &parameters, &demand, error) ||
-      !db_run(db, &sql_collect_fetches, &parameters, &fetches, error))
+      !(demand = db_query(db, &sql_collect_demand, error, BY_COLLECT(request))) ||
+      !(fetches = db_query(db, &sql_collect_fetches, error, BY_COLLECT(request),
+                           BY_INTEGER("at_once", COLLECT_AT_ONCE))))
     return false;
 
   ret->request = *request;
@@ -208,8 +206,8 @@ void route_gc_post(struct worker *worker, struct request *request) {
 /* Whether a day has passed since one of the servers collected: true for one server only, which then
  * has to collect. */
 static bool due_claim(struct db *db, bool *ret_is_due, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &sql_collection_claim, NULL, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_collection_claim, error);
+  if (!rows)
     return false;
 
   *ret_is_due = db_affected(rows) > 0;
@@ -218,7 +216,7 @@ static bool due_claim(struct db *db, bool *ret_is_due, struct error *error) {
 
 static void due_postpone(struct db *db) {
   struct error error;
-  if (!db_run_by(db, &sql_collection_postpone, "minutes", RETRY_MINUTES, NULL, &error))
+  if (!db_execute(db, &sql_collection_postpone, &error, BY_INTEGER("minutes", RETRY_MINUTES)))
     log_warning("gc: the next try is in a day: %s", error.message);
 }
 

@@ -62,8 +62,8 @@ bool compatibility_parse(const json_t *json, struct compatibility *ret, struct e
 }
 
 bool compatibilities_load(struct db *db, struct compatibilities *ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &sql_compatibilities_load, NULL, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_compatibilities_load, error);
+  if (!rows)
     return false;
 
   *ret = (struct compatibilities){.all = xcalloc((size_t)db_count(rows) + 1, sizeof *ret->all)};
@@ -103,15 +103,12 @@ void route_compatibility_post(struct worker *worker, struct request *request) {
   cleanup_json json_t *asked = environment_to_json(&declared.asked),
                       *served = environment_to_json(&declared.served);
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_taken(&parameters, "asked", json_canonical(asked), false);
-  bind_taken(&parameters, "served", json_canonical(served), false);
-  bind_text(&parameters, "reason", declared.reason);
-  bind_integer(&parameters, "most", COMPATIBILITIES_MAX);
-  bind_author(&parameters, author);
   bool ok = db_begin(db, &error);
   if (ok) {
-    ok = db_run(db, &sql_compatibility_add, &parameters, &rows, &error);
+    ok = (rows = db_query(
+              db, &sql_compatibility_add, &error, BY_TAKEN("asked", json_canonical(asked)),
+              BY_TAKEN("served", json_canonical(served)), BY_TEXT("reason", declared.reason),
+              BY_INTEGER("most", COMPATIBILITIES_MAX), BY_AUTHOR(author)));
     if (ok && db_count(rows))
       ok = audit_note(
           db, author, AUDIT_DECLARE, db_get(rows, 0, "id"),
@@ -153,9 +150,7 @@ const struct record compatibility_item_record = ANSWER("CompatibilityItem", item
 void route_compatibility_list(struct worker *worker, struct request *request) {
   static const struct list list = {.statement = &sql_compatibilities_list,
                                    .record = &compatibility_item_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  answer_list(worker, request, &list);
 }
 
 void route_compatibility_delete(struct worker *worker, struct request *request) {

@@ -32,24 +32,18 @@ struct channel_state channel_row_state(const struct channel_row *row) {
   return (struct channel_state){row->entry.counter, row->entry.release, row->signings};
 }
 
-bool channel_rows_load(struct db *db, const struct statement *statement,
-                       const struct db_parameters *parameters, struct channel_rows *ret,
-                       struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, statement, parameters, &rows, error))
-    return false;
-
-  ret->all = db_read_all(rows, &row_record, &ret->n);
-  return true;
+bool channel_rows_read(struct db_rows *rows, struct channel_rows *ret) {
+  cleanup_rows struct db_rows *own = rows;
+  if (own)
+    ret->all = db_read_all(own, &row_record, &ret->n);
+  return own != NULL;
 }
 
 bool channel_rows_of_tag(struct db *db, const char *name, const char *tag, enum regime regime,
                          struct channel_rows *ret, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "name", name);
-  bind_text(&parameters, "tag", tag);
-  bind_text(&parameters, "regime", regime_name(regime));
-  return channel_rows_load(db, &sql_channel_rows, &parameters, ret, error);
+  return channel_rows_read(db_query(db, &sql_channel_rows, error, BY_TEXT("name", name),
+                                    BY_TEXT("tag", tag), BY_TEXT("regime", regime_name(regime))),
+                           ret);
 }
 
 void channel_lookup_release(struct channel_lookup *lookup) {

@@ -36,10 +36,8 @@ struct channel_rows {
 void channel_rows_release(struct channel_rows *rows);
 #define cleanup_channel_rows __attribute__((cleanup(channel_rows_release)))
 struct channel_state channel_row_state(const struct channel_row *row);
-/* The rows of a statement with the columns of a row. */
-must_check bool channel_rows_load(struct db *db, const struct statement *statement,
-                                  const struct db_parameters *parameters, struct channel_rows *ret,
-                                  struct error *error);
+/* Reads and frees the rows of a statement with the columns of a row. False: they are NULL. */
+must_check bool channel_rows_read(struct db_rows *rows, struct channel_rows *ret);
 /* The rows of a channel, tag and regime, in the order in which they were made. */
 must_check bool channel_rows_of_tag(struct db *db, const char *name, const char *tag,
                                     enum regime regime, struct channel_rows *ret,

@@ -30,10 +30,9 @@ bool environments_store(struct db *db, const struct environment *const *environm
                                             json_canonical(json)};
   }
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_records(&parameters, &stored_record, stored, n);
+  bool ok = db_execute(db, &sql_environments_store, error, BY_RECORDS(&stored_record, stored, n));
   db_records_free(&stored_record, stored, n);
-  return db_run(db, &sql_environments_store, &parameters, NULL, error);
+  return ok;
 }
 
 void known_environments_release(struct known_environments *known) {
@@ -57,11 +56,9 @@ static const struct record known_record = RECORD(NULL, struct known_environment,
 
 bool environments_known(struct db *db, int64_t live_ms, struct known_environments *ret,
                         struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "live_ms", live_ms);
-  bind_all_runs(&parameters);
-  if (!db_run(db, &sql_environments_known, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_environments_known, error, BY_INTEGER("live_ms", live_ms), BY_ALL_RUNS);
+  if (!rows)
     return false;
 
   struct known_environments known;
@@ -96,12 +93,9 @@ const struct record environment_item_record = ANSWER("EnvironmentItem", item_fie
 void route_environment_list(struct worker *worker, struct request *request) {
   static const struct list list = {.statement = &sql_environments_list,
                                    .record = &environment_item_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (!request_query_only(request, list_arguments))
-    return;
-
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  answer_page(worker, request, &list, &parameters);
+  if (request_query_only(request, list_arguments))
+    answer_page_by(worker, request, &list,
+                   BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))));
 }
 
 /* Matching jobs */

@@ -157,15 +157,12 @@ static bool batch_store(struct db *db, const struct fetch_batch *batch, struct e
     rows[i].last_ms = now_ms - rows[i].last_ms;
   }
 
-  cleanup_parameters struct db_parameters parameters = {0}, limits = {0};
-  bind_records(&parameters, &noted_record, rows, batch->n);
-  if (!db_run(db, &sql_fetches_store, &parameters, NULL, error))
+  if (!db_execute(db, &sql_fetches_store, error, BY_RECORDS(&noted_record, rows, batch->n)))
     return false;
 
-  bind_records(&limits, &noted_record, rows, batch->n);
-  bind_integer(&limits, "most", FETCHERS_MAX);
   struct error ignored; /* the next batch of these releases removes the rows */
-  if (!db_run(db, &sql_fetches_trim, &limits, NULL, &ignored))
+  if (!db_execute(db, &sql_fetches_trim, &ignored, BY_RECORDS(&noted_record, rows, batch->n),
+                  BY_INTEGER("most", FETCHERS_MAX)))
     log_warning("fetches: %s", ignored.message);
   return true;
 }
@@ -226,18 +223,15 @@ void route_release_fetches(struct worker *worker, struct request *request) {
   static const struct list list = {.statement = &sql_fetches_list, .record = &listed_fetch_record};
   struct error error;
   struct digest digest;
-  cleanup_parameters struct db_parameters release = {0}, parameters = {0};
   cleanup_rows struct db_rows *found = NULL;
   if (!request_query_only(request, list_arguments))
     return;
 
   bool is_digest = digest_parse(request->segments[0], &digest);
-  if (is_digest) {
-    bind_digest(&release, "release", &digest);
-    if (!db_run(worker->db, &sql_fetches_release, &release, &found, &error)) {
-      answer_failure(request, &error);
-      return;
-    }
+  if (is_digest && !(found = db_query(worker->db, &sql_fetches_release, &error,
+                                      BY_DIGEST("release", &digest)))) {
+    answer_failure(request, &error);
+    return;
   }
   if (!is_digest || !db_count(found)) {
     answer_refusal(request, ERROR_MISSING, "",
@@ -245,6 +239,5 @@ void route_release_fetches(struct worker *worker, struct request *request) {
     return;
   }
 
-  bind_digest(&parameters, "release", &digest);
-  answer_page(worker, request, &list, &parameters);
+  answer_page_by(worker, request, &list, BY_DIGEST("release", &digest));
 }

@@ -14,12 +14,11 @@
 
 static bool functions_add(struct worker *worker, const struct capture_report *report, int64_t token,
                           int64_t *ret_stored, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_rows struct db_rows *rows = NULL;
-  bind_records(&parameters, &captured_function_record, report->functions, report->n_functions);
-  bind_integer(&parameters, "token", token);
-  bind_integer(&parameters, "functions_max", CAPTURE_TOKEN_FUNCTIONS_MAX);
-  if (!db_run(worker->db, &sql_captures_functions_add, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      worker->db, &sql_captures_functions_add, error,
+      BY_RECORDS(&captured_function_record, report->functions, report->n_functions),
+      BY_INTEGER("token", token), BY_INTEGER("functions_max", CAPTURE_TOKEN_FUNCTIONS_MAX));
+  if (!rows)
     return false;
   *ret_stored = db_count(rows);
   return true;
@@ -27,13 +26,12 @@ static bool functions_add(struct worker *worker, const struct capture_report *re
 
 static bool launches_add(struct worker *worker, const struct capture_report *report, int64_t token,
                          int64_t *ret_stored, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_rows struct db_rows *rows = NULL;
-  bind_records(&parameters, &captured_launch_record, report->launches, report->n_launches);
-  bind_integer(&parameters, "token", token);
-  bind_integer(&parameters, "keys_max", CAPTURE_KEYS_MAX);
-  bind_integer(&parameters, "day_max", server_options(worker->server)->captures_per_day);
-  if (!db_run(worker->db, &sql_captures_launches_add, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_captures_launches_add, error,
+               BY_RECORDS(&captured_launch_record, report->launches, report->n_launches),
+               BY_INTEGER("token", token), BY_INTEGER("keys_max", CAPTURE_KEYS_MAX),
+               BY_INTEGER("day_max", server_options(worker->server)->captures_per_day));
+  if (!rows)
     return false;
   *ret_stored = db_count(rows);
   return true;
@@ -213,12 +211,9 @@ static json_t *item_write(const void *object) {
 }
 
 void route_capture_list(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit", "after", NULL};
   static const struct list list = {
       .statement = &sql_captures_list, .record = &capture_item_record, .write = item_write};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, names))
-    answer_page(worker, request, &list, &parameters);
+  answer_list(worker, request, &list);
 }
 
 /* Finds the captured function of the path, if the token may read it. Else answers and returns NULL:
@@ -227,11 +222,12 @@ static struct db_rows *function_find(struct worker *worker, struct request *requ
                                      unsigned others) {
   struct error error;
   int64_t id;
-  cleanup_rows struct db_rows *rows = NULL;
   if (!request_query_only(request, NULL) || !answer_id(request, "captured function", &id))
     return NULL;
 
-  if (!db_run_by(worker->db, &sql_captures_function, "id", id, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_captures_function, &error, BY_INTEGER("id", id));
+  if (!rows) {
     answer_failure(request, &error);
     return NULL;
   }
@@ -301,14 +297,15 @@ static json_t *launch_write(const void *object) {
 
 void route_capture_get(struct worker *worker, struct request *request) {
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
   cleanup_rows struct db_rows *function =
       function_find(worker, request, TOKEN_BUILDER | TOKEN_OPERATOR | TOKEN_ADMIN);
   if (!function)
     return;
 
-  if (!db_run_by(worker->db, &sql_captures_launches, "function", db_get_integer(function, 0, "id"),
-                 &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_captures_launches, &error,
+               BY_INTEGER("function", db_get_integer(function, 0, "id")));
+  if (!rows) {
     answer_failure(request, &error);
     return;
   }
@@ -330,8 +327,8 @@ void route_capture_delete(struct worker *worker, struct request *request) {
 
   bool ok = db_begin(db, &error);
   if (ok) {
-    ok = db_run_by(db, &sql_captures_remove, "id", db_get_integer(function, 0, "id"), &removed,
-                   &error);
+    ok = (removed = db_query(db, &sql_captures_remove, &error,
+                             BY_INTEGER("id", db_get_integer(function, 0, "id"))));
     if (ok && db_count(removed))
       ok = audit_note(db, request_author(request), AUDIT_REMOVE_CAPTURE, request->segments[0],
                       json_pack("{s:s}", "name", db_get(removed, 0, "name")), &error);
@@ -395,19 +392,17 @@ static char *lease_text(const struct db_rows *chosen, const struct db_rows *clai
 static bool launches_claim(struct db *db, const struct lease_request *wish, const char *author,
                            struct db_rows **ret_chosen, struct db_rows **ret_claimed,
                            struct error *error) {
-  cleanup_parameters struct db_parameters choice = {0}, again = {0};
-  bind_text(&choice, "triton", wish->triton);
-  bind_texts(&choice, "arches", (const char *const *)wish->arches, wish->n_arches);
-  bind_integer(&choice, "most", CAPTURE_LEASED_MAX);
-  if (!db_run(db, &sql_captures_choose, &choice, ret_chosen, error))
+  if (!(*ret_chosen =
+            db_query(db, &sql_captures_choose, error, BY_TEXT("triton", wish->triton),
+                     BY_TEXTS("arches", (const char *const *)wish->arches, wish->n_arches),
+                     BY_INTEGER("most", CAPTURE_LEASED_MAX))))
     return false;
 
   size_t n = (size_t)db_count(*ret_chosen);
   cleanup_free int64_t *launches = xcalloc(n + 1, sizeof *launches);
   for (size_t i = 0; i < n; i++)
     launches[i] = db_get_integer(*ret_chosen, (int)i, "id");
-  bind_integers(&again, "ids", launches, n);
-  return n == 0 || (db_run(db, &sql_captures_rebuild, &again, NULL, error) &&
+  return n == 0 || (db_execute(db, &sql_captures_rebuild, error, BY_INTEGERS("ids", launches, n)) &&
                     lease_claim(db, &build_kind, launches, n, author, CAPTURE_LEASE_S * 1000LL,
                                 ret_claimed, error));
 }
@@ -493,9 +488,8 @@ static bool launches_answer(struct db *db, void *context, struct error *error) {
   }
 
   cleanup_rows struct db_rows *stored = NULL, *still = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_records(&parameters, &result_record, ended, n_ended);
-  if (!db_run(db, &sql_captures_results, &parameters, &stored, error) ||
+  if (!(stored = db_query(db, &sql_captures_results, error,
+                          BY_RECORDS(&result_record, ended, n_ended))) ||
       !lease_renew(db, &build_kind, renewed, n_renewed, CAPTURE_LEASE_S * 1000LL, NULL, &still,
                    error))
     return false;
@@ -540,13 +534,9 @@ void route_capture_results(struct worker *worker, struct request *request) {
 void captures_housekeep(struct worker *worker) {
   struct error error;
   int64_t days = server_options(worker->server)->capture_days;
-  for (int i = 0; i < 2; i++) {
-    cleanup_parameters struct db_parameters parameters = {0};
-    bind_integer(&parameters, "days", days);
-    if (i == 0)
-      bind_integer(&parameters, "at_once", CAPTURE_AT_ONCE);
-    if (!db_run(worker->db, i ? &sql_captures_collect_functions : &sql_captures_collect,
-                &parameters, NULL, &error))
-      log_warning("captures: %s", error.message);
-  }
+  if (!db_execute(worker->db, &sql_captures_collect, &error, BY_INTEGER("days", days),
+                  BY_INTEGER("at_once", CAPTURE_AT_ONCE)))
+    log_warning("captures: %s", error.message);
+  if (!db_execute(worker->db, &sql_captures_collect_functions, &error, BY_INTEGER("days", days)))
+    log_warning("captures: %s", error.message);
 }

@@ -26,10 +26,9 @@ static const char *const history_arguments[] = {LOOKUP_ARGUMENTS, "limit", "afte
  * no entry yet. No row: there is no such release. */
 static bool row_of_release(struct db *db, const char *name, const struct digest *release,
                            struct channel_rows *ret, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "name", name);
-  bind_digest(&parameters, "release", release);
-  return channel_rows_load(db, &sql_channel_of_release, &parameters, ret, error);
+  return channel_rows_read(db_query(db, &sql_channel_of_release, error, BY_TEXT("name", name),
+                                    BY_DIGEST("release", release)),
+                           ret);
 }
 
 /* Moves the row of the release's environment, tag and regime from exactly `from` to the release,
@@ -38,15 +37,13 @@ static bool row_of_release(struct db *db, const char *name, const struct digest 
 static bool channel_move(struct db *db, const char *name, const struct author *author,
                          const struct channel_state *from, const struct channel_move *move,
                          struct channel_rows *ret, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "name", name);
-  bind_record(&parameters, &channel_move_record, move);
-  bind_integer(&parameters, "from_counter", from->counter);
-  bind_integer(&parameters, "from_signings", from->signings);
-  bind_author(&parameters, author);
-
   bool ok =
-      db_begin(db, error) && channel_rows_load(db, &sql_channel_move, &parameters, ret, error);
+      db_begin(db, error) &&
+      channel_rows_read(db_query(db, &sql_channel_move, error, BY_TEXT("name", name),
+                                 BY_RECORD(&channel_move_record, move),
+                                 BY_INTEGER("from_counter", from->counter),
+                                 BY_INTEGER("from_signings", from->signings), BY_AUTHOR(author)),
+                        ret);
   if (ok && ret->n) {
     const struct channel_entry *entry = &ret->all->entry;
     json_t *detail = json_pack(
@@ -65,16 +62,13 @@ static bool signature_add(struct db *db, const struct channel_row *row,
                           bool *ret_done, struct error *error) {
   const struct channel_entry *entry = &row->entry;
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", row->id);
-  bind_integer(&parameters, "counter", entry->counter);
-  bind_integer(&parameters, "signings", row->signings);
-  bind_digest(&parameters, "key", &signature->key);
-  bind_text(&parameters, "signature", signature->text);
-  bind_author(&parameters, author);
 
   bool ok =
-      db_begin(db, error) && db_run(db, &sql_channel_signature_add, &parameters, &rows, error);
+      db_begin(db, error) &&
+      (rows = db_query(db, &sql_channel_signature_add, error, BY_INTEGER("id", row->id),
+                       BY_INTEGER("counter", entry->counter), BY_INTEGER("signings", row->signings),
+                       BY_DIGEST("key", &signature->key), BY_TEXT("signature", signature->text),
+                       BY_AUTHOR(author)));
   *ret_done = ok && db_count(rows) > 0;
   if (*ret_done)
     ok = audit_note(db, author, AUDIT_SIGN, entry->channel,
@@ -406,9 +400,7 @@ static json_t *entry_item(const void *entry) { return channel_entry_to_answer(en
 void route_channel_list(struct worker *worker, struct request *request) {
   static const struct list list = {
       .statement = &sql_channels_list, .record = &channel_entry_record, .write = entry_item};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  answer_list(worker, request, &list);
 }
 
 void route_channel_entries(struct worker *worker, struct request *request) {
@@ -417,7 +409,6 @@ void route_channel_entries(struct worker *worker, struct request *request) {
                                    .write = entry_item,
                                    .is_newest_first = true};
   cleanup_channel_lookup struct channel_lookup lookup = {0};
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, history_arguments))
     return;
 
@@ -429,24 +420,21 @@ void route_channel_entries(struct worker *worker, struct request *request) {
   const struct channel_entry *entry = &row->entry;
   struct digest environment = environment_digest(&entry->environment);
   cleanup_json json_t *json = environment_to_json(&entry->environment);
-  bind_text(&parameters, "name", entry->channel);
-  bind_text(&parameters, "tag", entry->tag);
-  bind_text(&parameters, "regime", regime_name(entry->regime));
-  bind_digest(&parameters, "environment_digest", &environment);
-  bind_json(&parameters, "environment", json);
-  answer_page(worker, request, &list, &parameters);
+  answer_page_by(worker, request, &list, BY_TEXT("name", entry->channel),
+                 BY_TEXT("tag", entry->tag), BY_TEXT("regime", regime_name(entry->regime)),
+                 BY_DIGEST("environment_digest", &environment), BY_JSON("environment", json));
 }
 
 void channels_housekeep(struct worker *worker) {
   static int64_t known, next_ms;
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
   int64_t now = clock_monotonic_ms();
   if (now < next_ms)
     return;
 
   next_ms = now + server_options(worker->server)->poll_ms;
-  if (!db_run(worker->db, &sql_lookups_state, NULL, &rows, &error)) {
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_lookups_state, &error);
+  if (!rows) {
     log_warning("channels: %s", error.message);
     return;
   }

@@ -45,11 +45,9 @@ static bool counters_keep(struct db *db, const struct counters_report *report,
       [PROGRAM_failures] = (double)report->failures,
       [PROGRAM_saved_seconds] = report->saved_ms / 1e3,
   };
-  cleanup_parameters struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
   bool is_there = program_tag_is_counted(report->tag);
-  bind_text(&parameters, "tag", report->tag);
-  if (!is_there && !db_run(db, &sql_counters_tag, &parameters, &rows, error))
+  if (!is_there && !(rows = db_query(db, &sql_counters_tag, error, BY_TEXT("tag", report->tag))))
     return false;
 
   program_counters_add(is_there || db_count(rows) ? report->tag : "", counts);

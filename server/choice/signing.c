@@ -28,11 +28,10 @@ const struct record choices_signing_record =
 
 bool choices_signatures_load(struct db *db, const struct digest *release,
                              const struct digest *choices, json_t **ret, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_rows struct db_rows *rows = NULL;
-  bind_digest(&parameters, "release", release);
-  bind_digest(&parameters, "choices", choices);
-  if (!db_run(db, &sql_choices_signatures, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_choices_signatures, error, BY_DIGEST("release", release),
+               BY_DIGEST("choices", choices));
+  if (!rows)
     return false;
 
   json_t *signatures = json_array();
@@ -50,12 +49,11 @@ bool choices_signatures_load(struct db *db, const struct digest *release,
  * another. */
 static bool signer_check(struct db *db, const struct request *request, const struct digest *release,
                          struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_rows struct db_rows *rows = NULL;
-  bind_digest(&parameters, "release", release);
   if (request->roles & TOKEN_ADMIN)
     return true;
-  if (!db_run(db, &sql_choices_channels, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_choices_channels, error, BY_DIGEST("release", release));
+  if (!rows)
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
@@ -92,14 +90,13 @@ static bool signature_check(const struct server *server, const struct digest *re
 /* Stores a signature. ERROR_CONFLICT: the release has the most signatures by other keys. */
 static bool signature_store(struct db *db, struct request *request, const struct digest *release,
                             const struct choices_signing *signing, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
-  bind_digest(&parameters, "release", release);
-  bind_digest(&parameters, "key", &signing->signature.key);
-  bind_digest(&parameters, "choices", &signing->choices);
-  bind_text(&parameters, "signature", signing->signature.text);
-  bind_integer(&parameters, "most", CHANNEL_SIGNATURES_MAX);
-  bool ok = db_begin(db, error) && db_run(db, &sql_choices_sign, &parameters, &rows, error);
+  bool ok = db_begin(db, error) &&
+            (rows = db_query(db, &sql_choices_sign, error, BY_DIGEST("release", release),
+                             BY_DIGEST("key", &signing->signature.key),
+                             BY_DIGEST("choices", &signing->choices),
+                             BY_TEXT("signature", signing->signature.text),
+                             BY_INTEGER("most", CHANNEL_SIGNATURES_MAX)));
   if (ok && !db_count(rows))
     ok =
         error_of(error, ERROR_CONFLICT,

@@ -230,11 +230,10 @@ static bool demand_keep(struct worker *worker, const struct demand_report *repor
   }
 
   /* A name refers to the kernel of this name that was registered last. */
-  cleanup_rows struct db_rows *named = NULL;
   cleanup_catalog struct catalog catalog = {0};
-  cleanup_parameters struct db_parameters of_names = {0}, parameters = {0};
-  bind_array(&of_names, "names", &names);
-  if (!db_run(worker->db, &sql_demand_kernels, &of_names, &named, error))
+  cleanup_rows struct db_rows *named =
+      db_query(worker->db, &sql_demand_kernels, error, BY_ARRAY("names", &names));
+  if (!named)
     return false;
 
   for (int row = 0; row < db_count(named); row++) {
@@ -267,26 +266,24 @@ static bool demand_keep(struct worker *worker, const struct demand_report *repor
 
   struct digest digest = environment_digest(&report->environment);
   cleanup_json json_t *environment = environment_to_json(&report->environment);
-  bind_records(&parameters, &row_record, rows, n);
-  db_records_free(&row_record, rows, n);
-  bind_digest(&parameters, "environment_digest", &digest);
-  bind_taken(&parameters, "environment", json_canonical(environment), false);
-  bind_text(&parameters, "tag", report->tag);
-  bind_text(&parameters, "image", report->image ? report->image : "");
-  bind_text(&parameters, "regime", regime_name(report->regime));
-  bind_integer(&parameters, "rows_max", DEMAND_ROWS_MAX);
-  bind_integer(&parameters, "total_max", DEMAND_TOTAL_MAX);
-  bind_author(&parameters, author);
   *ret_accepted = n;
-  return n == 0 || db_run(worker->db, &sql_demand_add, &parameters, NULL, error);
+  bool ok =
+      n == 0 ||
+      db_execute(worker->db, &sql_demand_add, error, BY_RECORDS(&row_record, rows, n),
+                 BY_DIGEST("environment_digest", &digest),
+                 BY_TAKEN("environment", json_canonical(environment)), BY_TEXT("tag", report->tag),
+                 BY_TEXT("image", report->image ? report->image : ""),
+                 BY_TEXT("regime", regime_name(report->regime)),
+                 BY_INTEGER("rows_max", DEMAND_ROWS_MAX), BY_INTEGER("total_max", DEMAND_TOTAL_MAX),
+                 BY_AUTHOR(author));
+  db_records_free(&row_record, rows, n);
+  return ok;
 }
 
 /* Adds what programs missed to the counts. *ret_stored: how many of them. */
 static bool misses_keep(struct worker *worker, const struct demand_report *report,
                         const struct author *author, size_t *ret_stored, struct error *error) {
   struct db_array keys, digests;
-  cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_rows struct db_rows *rows = NULL;
   struct digest digest = environment_digest(&report->environment);
   cleanup_json json_t *environment = environment_to_json(&report->environment);
   if (!report->n_missed)
@@ -303,17 +300,14 @@ static bool misses_keep(struct worker *worker, const struct demand_report *repor
     db_array_text(&keys, text);
     db_array_digest(&digests, &of_key);
   }
-  bind_records(&parameters, &miss_record, report->missed, report->n_missed);
-  bind_array(&parameters, "key", &keys);
-  bind_array(&parameters, "key_digest", &digests);
-  bind_digest(&parameters, "environment_digest", &digest);
-  bind_taken(&parameters, "environment", json_canonical(environment), false);
-  bind_text(&parameters, "tag", report->tag);
-  bind_text(&parameters, "regime", regime_name(report->regime));
-  bind_integer(&parameters, "rows_max", DEMAND_ROWS_MAX);
-  bind_integer(&parameters, "total_max", DEMAND_TOTAL_MAX);
-  bind_author(&parameters, author);
-  if (!db_run(worker->db, &sql_demand_misses_add, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      worker->db, &sql_demand_misses_add, error,
+      BY_RECORDS(&miss_record, report->missed, report->n_missed), BY_ARRAY("key", &keys),
+      BY_ARRAY("key_digest", &digests), BY_DIGEST("environment_digest", &digest),
+      BY_TAKEN("environment", json_canonical(environment)), BY_TEXT("tag", report->tag),
+      BY_TEXT("regime", regime_name(report->regime)), BY_INTEGER("rows_max", DEMAND_ROWS_MAX),
+      BY_INTEGER("total_max", DEMAND_TOTAL_MAX), BY_AUTHOR(author));
+  if (!rows)
     return false;
   *ret_stored = (size_t)db_count(rows);
   return true;
@@ -365,38 +359,31 @@ void route_demand_post(struct worker *worker, struct request *request) {
 
 bool demand_wanted_read(struct db *db, int64_t limit, enum demand_use use, int64_t policy,
                         struct db_rows **ret_rows, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "limit", limit);
-  bind_number(&parameters, "gain", DEMAND_GAIN);
-  bind_bool(&parameters, "is_list", use == DEMAND_LIST);
-  bind_id(&parameters, "policy", policy);
-  return db_run(db, &sql_demand_wanted, &parameters, ret_rows, error);
+  return (*ret_rows = db_query(db, &sql_demand_wanted, error, BY_INTEGER("limit", limit),
+                               BY_NUMBER("gain", DEMAND_GAIN),
+                               BY_BOOL("is_list", use == DEMAND_LIST), BY_ID("policy", policy)));
 }
 
 bool demand_decide(struct db *db, int64_t id, int64_t job, const struct error *refused,
                    struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", id);
-  bind_text(&parameters, "refused", job ? NULL : refused->message);
-  bind_bool(&parameters, "waits", !job && refused->kind == ERROR_UNAVAILABLE);
-  bind_id(&parameters, "job", job);
-  return db_run(db, &sql_demand_decided, &parameters, NULL, error);
+  return db_execute(db, &sql_demand_decided, error, BY_INTEGER("id", id),
+                    BY_TEXT("refused", job ? NULL : refused->message),
+                    BY_BOOL("waits", !job && refused->kind == ERROR_UNAVAILABLE),
+                    BY_ID("job", job));
 }
 
 void route_demand_get(struct worker *worker, struct request *request) {
   static const char *const arguments[] = {"limit", NULL};
   struct error error;
   cleanup_rows struct db_rows *rows = NULL, *missed = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   int64_t limit;
   const char *after;
   if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
     return;
 
-  bind_integer(&parameters, "limit", limit);
-  bind_integer(&parameters, "days", DEMAND_MISS_DAYS);
   if (!demand_wanted_read(worker->db, limit, DEMAND_LIST, 0, &rows, &error) ||
-      !db_run(worker->db, &sql_demand_missed, &parameters, &missed, &error))
+      !(missed = db_query(worker->db, &sql_demand_missed, &error, BY_INTEGER("limit", limit),
+                          BY_INTEGER("days", DEMAND_MISS_DAYS))))
     answer_failure(request, &error);
   else
     request_answer_json(request, 200,
@@ -505,9 +492,7 @@ void route_demand_queue(struct worker *worker, struct request *request) {
 
 void demand_housekeep(struct worker *worker) {
   struct error error;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "days", DEMAND_MISS_DAYS);
-  bind_integer(&parameters, "at_once", DEMAND_ITEMS_MAX);
-  if (!db_run(worker->db, &sql_demand_misses_collect, &parameters, NULL, &error))
+  if (!db_execute(worker->db, &sql_demand_misses_collect, &error,
+                  BY_INTEGER("days", DEMAND_MISS_DAYS), BY_INTEGER("at_once", DEMAND_ITEMS_MAX)))
     log_warning("demand: %s", error.message);
 }

@@ -71,8 +71,8 @@ static double campaign_to_go(const struct campaign *campaign, const struct fleet
 
 bool campaigns_make(struct worker *worker, const struct fleet_summary *fleet,
                     struct campaigns **ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(worker->db, &sql_fleet_campaigns, NULL, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_fleet_campaigns, error);
+  if (!rows)
     return false;
 
   struct campaigns *campaigns = xcalloc(1, sizeof *campaigns);

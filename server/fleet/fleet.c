@@ -11,7 +11,7 @@
 #include "common/base/digest.h"
 #include "common/base/log.h"
 #include "server/counters.h"
-#include "server/db/db.h"
+#include "server/db/db_record.h"
 #include "server/fleet/fleet.sql.h"
 #include "server/gauges.h"
 
@@ -327,8 +327,9 @@ static void queue_write(FILE *out, const struct fleet_summary *summary) {
 static bool usage_write(struct worker *worker, FILE *out, struct error *error) {
   static const char each[] = "wavetune_device_seconds_total",
                     all[] = "wavetune_device_seconds_all_total";
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(worker->db, &sql_fleet_device_seconds, "limit", KERNELS_MAX, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_fleet_device_seconds, error, BY_INTEGER("limit", KERNELS_MAX));
+  if (!rows)
     return false;
 
   head_write(out, each, "counter",

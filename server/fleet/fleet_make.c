@@ -241,11 +241,11 @@ static void device_complete(struct fleet_device *device, const struct fleet_summ
 
 static bool devices_read(struct worker *worker, const struct fleet_summary *before,
                          struct fleet_summary *summary, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  bind_integer(&parameters, "gone_days", GONE_DAYS);
-  if (!db_run(worker->db, &sql_fleet_devices, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_fleet_devices, error,
+               BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))),
+               BY_INTEGER("gone_days", GONE_DAYS));
+  if (!rows)
     return false;
 
   summary->devices = db_read_all(rows, &fleet_device_record, &summary->n_devices);
@@ -308,8 +308,8 @@ static void shares_apply(struct fleet_summary *summary) {
 /* Reads the open jobs, and the totals into *ret_now. */
 static bool open_read(struct worker *worker, struct fleet_summary *summary,
                       struct fleet_sample *ret_now, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(worker->db, &sql_fleet_open, NULL, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_fleet_open, error);
+  if (!rows)
     return false;
 
   summary->as_of_ms = db_get_integer(rows, 0, "as_of_ms");

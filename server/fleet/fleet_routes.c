@@ -321,15 +321,12 @@ void route_cost_get(struct worker *worker, struct request *request) {
     return;
   }
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   cleanup_free char *from = from_ms == FIELD_NONE ? NULL : xasprintf("%" PRId64, from_ms),
                     *to = to_ms == FIELD_NONE ? NULL : xasprintf("%" PRId64, to_ms);
-  bind_text(&parameters, "by", by);
-  bind_text(&parameters, "from_ms", from);
-  bind_text(&parameters, "to_ms", to);
-  bind_integer(&parameters, "limit", COST_ROWS_MAX);
-  if (!db_run(worker->db, &sql_fleet_cost, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_fleet_cost, &error, BY_TEXT("by", by), BY_TEXT("from_ms", from),
+               BY_TEXT("to_ms", to), BY_INTEGER("limit", COST_ROWS_MAX));
+  if (!rows) {
     answer_failure(request, &error);
     return;
   }

@@ -112,6 +112,18 @@ void answer_page(struct worker *worker, struct request *request, const struct li
   request_answer_json(request, 200, page_to_json(items, next));
 }
 
+void answer_page_given(struct worker *worker, struct request *request, const struct list *list,
+                       const struct db_argument *given) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_arguments(&parameters, given);
+  answer_page(worker, request, list, &parameters);
+}
+
+void answer_list(struct worker *worker, struct request *request, const struct list *list) {
+  if (request_query_only(request, list_arguments))
+    answer_page_by(worker, request, list);
+}
+
 bool request_client_is_there(const struct request *request) {
   /* A peek would not see the end of the stream: with TLS the client's close_notify precedes it. */
   struct pollfd socket = {.fd = request_private_of(request)->connection->fd, .events = POLLRDHUP};

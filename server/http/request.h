@@ -12,7 +12,7 @@
 #include "common/base/json.h"
 #include "common/cache/release.h"
 #include "common/cache/signatures.h"
-#include "server/db/db.h"
+#include "server/db/db_record.h"
 #include "server/http/route.h"
 #include "server/server.h"
 
@@ -161,6 +161,13 @@ struct list {
  * `parameters` has the statement's other parameters. */
 void answer_page(struct worker *worker, struct request *request, const struct list *list,
                  struct db_parameters *parameters);
+/* The same with the other parameters as those of db_query. */
+#define answer_page_by(worker, request, list, ...)                                                 \
+  answer_page_given(worker, request, list, DB_ARGUMENTS(__VA_ARGS__))
+void answer_page_given(struct worker *worker, struct request *request, const struct list *list,
+                       const struct db_argument *given);
+/* The same for a list that has no other arguments in its query and no other parameters. */
+void answer_list(struct worker *worker, struct request *request, const struct list *list);
 /* For request_query_only: "limit" and "after". */
 extern const char *const list_arguments[];
 

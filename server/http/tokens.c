@@ -301,19 +301,16 @@ static size_t tokens_read(const struct db_rows *rows, struct auth_token *ret) {
 
 bool tokens_find(struct db *db, const struct digest *digests, size_t n,
                  struct auth_token *ret_tokens, size_t *ret_n, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "digests", digests, n);
-  if (!db_run(db, &sql_tokens_find, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_tokens_find, error, BY_DIGESTS("digests", digests, n));
+  if (!rows)
     return false;
   *ret_n = tokens_read(rows, ret_tokens);
   return true;
 }
 
 bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integers(&parameters, "ids", ids, n);
-  return db_run(db, &sql_tokens_settle_used, &parameters, NULL, error);
+  return db_execute(db, &sql_tokens_settle_used, error, BY_INTEGERS("ids", ids, n));
 }
 
 bool tokens_agent_of_certificate(const struct server *server, const struct digest *certificate,
@@ -334,13 +331,12 @@ bool tokens_agent_of_certificate(const struct server *server, const struct diges
 
 bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SIZE], struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   uint8_t random[SERVER_SECRET_SIZE];
 
   ALWAYS(RAND_bytes(random, sizeof random) == 1);
-  bind_bytes(&parameters, "secret", random, sizeof random);
-  bool ok = db_run(db, &sql_identities_secret_make, &parameters, NULL, error) &&
-            db_run(db, &sql_identities_secret, NULL, &rows, error);
+  bool ok = db_execute(db, &sql_identities_secret_make, error,
+                       BY_BYTES("secret", random, sizeof random)) &&
+            (rows = db_query(db, &sql_identities_secret, error));
   OPENSSL_cleanse(random, sizeof random);
   if (!ok)
     return false;
@@ -495,9 +491,9 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
 bool tokens_refresh(struct worker *worker, struct error *error) {
   bool is_newest;
   do {
-    cleanup_rows struct db_rows *rows = NULL;
     uint64_t since = auth_answers(server_http(worker->server)->auth);
-    if (!db_run(worker->db, &sql_tokens_live, NULL, &rows, error))
+    cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_tokens_live, error);
+    if (!rows)
       return false;
     cleanup_free struct auth_token *tokens = xcalloc((size_t)db_count(rows), sizeof *tokens);
     size_t n = tokens_read(rows, tokens);

@@ -62,13 +62,10 @@ static bool kernels_store(struct db *db, const struct import_post *post,
     db_array_text(&manifests, manifest);
   }
 
-  bool has_any = hashes.n > 0;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_array(&parameters, "hash", &hashes);
-  bind_array(&parameters, "name", &names);
-  bind_array(&parameters, "manifest", &manifests);
-  bind_author(&parameters, author);
-  return !has_any || db_run(db, &sql_import_kernels, &parameters, NULL, error);
+  if (hashes.n == 0)
+    return true;
+  return db_execute(db, &sql_import_kernels, error, BY_ARRAY("hash", &hashes),
+                    BY_ARRAY("name", &names), BY_ARRAY("manifest", &manifests), BY_AUTHOR(author));
 }
 
 /* Stores the post in the caller's transaction. A row replaces the one of the same kernel, key,
@@ -83,16 +80,14 @@ static bool all_store(struct db *db, const struct import_post *post, const struc
 
   for (size_t first = 0; first < post->n_rows; first += ROWS_AT_ONCE) {
     size_t left = post->n_rows - first;
-    cleanup_rows struct db_rows *rows = NULL;
-    cleanup_parameters struct db_parameters parameters = {0};
-    bind_records(&parameters, &import_row_record, post->rows + first,
-                 left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE);
-    bind_digest(&parameters, "environment_digest", &digest);
-    bind_taken(&parameters, "environment", json_canonical(environment), false);
-    bind_text(&parameters, "tag", post->tag);
-    bind_text(&parameters, "format", post->format);
-    bind_author(&parameters, author);
-    if (!db_run(db, &sql_imports_store, &parameters, &rows, error))
+    cleanup_rows struct db_rows *rows =
+        db_query(db, &sql_imports_store, error,
+                 BY_RECORDS(&import_row_record, post->rows + first,
+                            left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE),
+                 BY_DIGEST("environment_digest", &digest),
+                 BY_TAKEN("environment", json_canonical(environment)), BY_TEXT("tag", post->tag),
+                 BY_TEXT("format", post->format), BY_AUTHOR(author));
+    if (!rows)
       return false;
     counts.added += db_get_integer(rows, 0, "added");
     counts.changed += db_get_integer(rows, 0, "changed");
@@ -226,7 +221,6 @@ void route_import_list(struct worker *worker, struct request *request) {
   static const struct list list = {.statement = &sql_imports_list, .record = &import_item_record};
   const char *hash = request_query(request, "kernel");
   struct digest kernel;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, known))
     return;
 
@@ -236,31 +230,27 @@ void route_import_list(struct worker *worker, struct request *request) {
     return;
   }
 
-  bind_digest(&parameters, "kernel", hash ? &kernel : NULL);
-  bind_text(&parameters, "format", request_query(request, "format"));
-  bind_text(&parameters, "tag", request_query(request, "tag"));
-  answer_page(worker, request, &list, &parameters);
+  answer_page_by(worker, request, &list, BY_DIGEST("kernel", hash ? &kernel : NULL),
+                 BY_TEXT("format", request_query(request, "format")),
+                 BY_TEXT("tag", request_query(request, "tag")));
 }
 
 /* Stores an identity unless it is stored already. `text` is canonical JSON and has this digest. */
 static bool image_store(struct db *db, const struct digest *digest, const char *text,
                         const struct author *author, bool *ret_is_new, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", digest);
-  bind_text(&parameters, "identity", text);
-  bind_author(&parameters, author);
-  bool ok = db_begin(db, error) && db_run(db, &sql_image_insert, &parameters, &rows, error);
+  bool ok = db_begin(db, error) &&
+            (rows = db_query(db, &sql_image_insert, error, BY_DIGEST("digest", digest),
+                             BY_TEXT("identity", text), BY_AUTHOR(author)));
   *ret_is_new = ok && db_affected(rows) == 1;
   ok = ok && (!*ret_is_new || audit_note_digest(db, author, AUDIT_PUT_IMAGE, digest, NULL, error));
   return db_end(db, ok, error);
 }
 
 bool image_load(struct db *db, const struct digest *digest, char **ret_text, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", digest);
-  if (!db_run(db, &sql_image_select, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_image_select, error, BY_DIGEST("digest", digest));
+  if (!rows)
     return false;
   *ret_text = db_count(rows) ? xstrdup(db_get(rows, 0, "identity")) : NULL;
   return true;

@@ -62,10 +62,9 @@ const struct record build_item_record = RECORD("BuildItem", struct stored_code, 
 
 bool kernels_load(struct db *db, const struct digest *hashes, size_t n, json_t **ret_manifests,
                   struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "hashes", hashes, n);
-  if (!db_run(db, &sql_kernels_manifests, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_kernels_manifests, error, BY_DIGESTS("hashes", hashes, n));
+  if (!rows)
     return false;
 
   for (size_t i = 0; i < n; i++)
@@ -81,11 +80,9 @@ bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest
 
 bool build_load(struct db *db, const struct digest *kernel, const struct digest *digest,
                 char **ret_text, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "kernel", kernel);
-  bind_digest(&parameters, "digest", digest);
-  if (!db_run(db, &sql_build_select, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_build_select, error, BY_DIGEST("kernel", kernel), BY_DIGEST("digest", digest));
+  if (!rows)
     return false;
 
   *ret_text = NULL;
@@ -106,15 +103,12 @@ bool build_load(struct db *db, const struct digest *kernel, const struct digest 
 
 bool agents_refusing(struct db *db, const struct code_of_job *code, int64_t live_ms, int64_t *ret_n,
                      bool *ret_able, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "hardware", code->hardware);
-  bind_digest(&parameters, "kernel", code->kernel);
-  bind_digest(&parameters, "build", code->build);
-  bind_bool(&parameters, "is_plain", code->is_plain);
-  bind_text(&parameters, "regime", regime_name(code->regime));
-  bind_integer(&parameters, "live_ms", live_ms);
-  if (!db_run(db, &sql_agents_refusing, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_agents_refusing, error, BY_DIGEST("hardware", code->hardware),
+               BY_DIGEST("kernel", code->kernel), BY_DIGEST("build", code->build),
+               BY_BOOL("is_plain", code->is_plain), BY_TEXT("regime", regime_name(code->regime)),
+               BY_INTEGER("live_ms", live_ms));
+  if (!rows)
     return false;
 
   *ret_n = db_get_integer(rows, 0, "n");
@@ -135,13 +129,13 @@ static bool digest_of_path(struct request *request, int segment, const char *wha
 /* Stores a kernel or a build with its files, unless it is stored already, and notes it in the audit
  * log: one transaction. */
 static bool code_store(struct db *db, const struct statement *insert,
-                       const struct db_parameters *parameters, const struct audit_row *note,
+                       const struct db_argument *given, const struct audit_row *note,
                        bool *ret_is_new, struct error *error) {
   if (!db_begin(db, error))
     return false;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_run(db, insert, parameters, &rows, error);
+  cleanup_rows struct db_rows *rows = db_query_given(db, insert, given, error);
+  bool ok = rows;
   *ret_is_new = ok && db_get_integer(rows, 0, "made") == 1;
   if (*ret_is_new)
     ok = audit_add(db, note, 1, error);
@@ -164,11 +158,10 @@ static bool reference_store(struct worker *worker, struct request *request,
                                           json_digest_text(&kernel->reference.source.digest));
   const struct audit_row note = {request_author(request), AUDIT_REGISTER,
                                  digest_format(&kernel->hash, hash), detail};
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "hash", &kernel->hash);
-  bind_json(&parameters, "manifest", kernel->json);
-  bind_digests(&parameters, "files", files, n);
-  return code_store(worker->db, &sql_kernel_set_reference, &parameters, &note, &is_new, error);
+  return code_store(worker->db, &sql_kernel_set_reference,
+                    DB_ARGUMENTS(BY_DIGEST("hash", &kernel->hash),
+                                 BY_JSON("manifest", kernel->json), BY_DIGESTS("files", files, n)),
+                    &note, &is_new, error);
 }
 
 void route_kernel_post(struct worker *worker, struct request *request) {
@@ -197,22 +190,19 @@ void route_kernel_post(struct worker *worker, struct request *request) {
   if (!answer_missing_files(worker, request, files, n))
     return;
 
-  char *manifest = json_dumps(kernel->json, JSON_COMPACT | JSON_ENSURE_ASCII);
+  cleanup_free char *manifest = json_dumps(kernel->json, JSON_COMPACT | JSON_ENSURE_ASCII);
   ALWAYS(manifest != NULL);
   const struct author *author = request_author(request);
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "hash", &kernel->hash);
-  bind_text(&parameters, "name", kernel->name);
-  bind_text(&parameters, "language", language_name(kernel->language));
-  bind_taken(&parameters, "manifest", manifest, false);
-  bind_digests(&parameters, "files", files, n);
-  bind_author(&parameters, author);
-
   char hash[DIGEST_TEXT_SIZE];
   cleanup_json json_t *detail = json_pack("{s:s}", "name", kernel->name);
   const struct audit_row note = {author, AUDIT_REGISTER, digest_format(&kernel->hash, hash),
                                  detail};
-  bool ok = code_store(worker->db, &sql_kernel_insert, &parameters, &note, &is_new, &error);
+  bool ok = code_store(worker->db, &sql_kernel_insert,
+                       DB_ARGUMENTS(BY_DIGEST("hash", &kernel->hash), BY_TEXT("name", kernel->name),
+                                    BY_TEXT("language", language_name(kernel->language)),
+                                    BY_TEXT("manifest", manifest), BY_DIGESTS("files", files, n),
+                                    BY_AUTHOR(author)),
+                       &note, &is_new, &error);
   if (ok && !is_new && kernel->is_captured && kernel->reference.source.path)
     ok = reference_store(worker, request, kernel, files, n, &error);
   if (!ok)
@@ -226,10 +216,9 @@ void route_kernel_post(struct worker *worker, struct request *request) {
 static bool build_may_be_stored(struct worker *worker, struct request *request,
                                 const struct digest *digest) {
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", digest);
-  if (!db_run(worker->db, &sql_build_removed, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_build_removed, &error, BY_DIGEST("digest", digest));
+  if (!rows) {
     answer_failure(request, &error);
     return false;
   }
@@ -284,23 +273,19 @@ void route_build_put(struct worker *worker, struct request *request) {
 
   const struct author *author = request_author(request);
   cleanup_json json_t *head = build_head(build);
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", &build->digest);
-  bind_digest(&parameters, "kernel", &build->kernel);
-  bind_text(&parameters, "arch", build->arch);
-  bind_text(&parameters, "triton", build->triton);
-  bind_text(&parameters, "torch", build->torch);
-  bind_text(&parameters, "rocm", build->rocm);
-  bind_integer(&parameters, "variants", (int64_t)build->n_variants);
-  bind_taken(&parameters, "build", json_canonical(build->json), false);
-  bind_taken(&parameters, "head", json_canonical(head), false);
-  bind_digests(&parameters, "files", build->objects, build->n_objects);
-  bind_author(&parameters, author);
-
   cleanup_json json_t *detail =
       json_pack("{s:o, s:s}", "kernel", json_digest_text(&build->kernel), "arch", build->arch);
   const struct audit_row note = {author, AUDIT_PUT_BUILD, request->segments[1], detail};
-  if (!code_store(worker->db, &sql_build_insert, &parameters, &note, &is_new, &error))
+  if (!code_store(
+          worker->db, &sql_build_insert,
+          DB_ARGUMENTS(BY_DIGEST("digest", &build->digest), BY_DIGEST("kernel", &build->kernel),
+                       BY_TEXT("arch", build->arch), BY_TEXT("triton", build->triton),
+                       BY_TEXT("torch", build->torch), BY_TEXT("rocm", build->rocm),
+                       BY_INTEGER("variants", (int64_t)build->n_variants),
+                       BY_TAKEN("build", json_canonical(build->json)),
+                       BY_TAKEN("head", json_canonical(head)),
+                       BY_DIGESTS("files", build->objects, build->n_objects), BY_AUTHOR(author)),
+          &note, &is_new, &error))
     answer_failure(request, &error);
   else
     request_answer_json(request, is_new ? 201 : 200,
@@ -310,13 +295,12 @@ void route_build_put(struct worker *worker, struct request *request) {
 void route_kernel_get(struct worker *worker, struct request *request) {
   struct digest hash;
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!digest_of_path(request, 0, "kernel", &hash))
     return;
 
-  bind_digest(&parameters, "hash", &hash);
-  if (!db_run(worker->db, &sql_kernel_select, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_kernel_select, &error, BY_DIGEST("hash", &hash));
+  if (!rows) {
     answer_failure(request, &error);
   } else if (!db_count(rows)) {
     answer_refusal(request, ERROR_MISSING, "", "there is no kernel %s", request->segments[0]);
@@ -349,12 +333,10 @@ void route_build_get(struct worker *worker, struct request *request) {
 static bool build_remove(struct db *db, const struct author *author, const struct digest *kernel,
                          const struct digest *digest, struct error *error) {
   char text[DIGEST_TEXT_SIZE], of[DIGEST_TEXT_SIZE];
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   digest_format(digest, text);
-  bind_digest(&parameters, "digest", digest);
-  bind_digest(&parameters, "kernel", kernel);
-  if (!db_run(db, &sql_build_needed, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_build_needed, error, BY_DIGEST("digest", digest), BY_DIGEST("kernel", kernel));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return error_of(error, ERROR_MISSING, "kernel %s has no build %s", digest_format(kernel, of),
@@ -369,8 +351,8 @@ static bool build_remove(struct db *db, const struct author *author, const struc
     return error_of(error, ERROR_CONFLICT, "the jobs %s run the build %s: cancel them first",
                     db_get(rows, 0, "jobs"), text);
 
-  bind_text(&parameters, "author", author->name);
-  return db_run(db, &sql_build_remove, &parameters, NULL, error) &&
+  return db_execute(db, &sql_build_remove, error, BY_DIGEST("digest", digest),
+                    BY_DIGEST("kernel", kernel), BY_TEXT("author", author->name)) &&
          audit_note_digest(db, author, AUDIT_REMOVE_BUILD, digest,
                            json_pack("{s:o}", "kernel", json_digest_text(kernel)), error);
 }
@@ -397,23 +379,15 @@ void route_build_delete(struct worker *worker, struct request *request) {
 void route_kernel_list(struct worker *worker, struct request *request) {
   static const char *const arguments[] = {"limit", "after", "name", NULL};
   static const struct list list = {.statement = &sql_kernels_list, .record = &kernel_item_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (!request_query_only(request, arguments))
-    return;
-
-  bind_text(&parameters, "name", request_query(request, "name"));
-  answer_page(worker, request, &list, &parameters);
+  if (request_query_only(request, arguments))
+    answer_page_by(worker, request, &list, BY_TEXT("name", request_query(request, "name")));
 }
 
 void route_build_list(struct worker *worker, struct request *request) {
   static const struct list list = {.statement = &sql_builds_list, .record = &build_item_record};
   struct digest hash;
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (!digest_of_path(request, 0, "kernel", &hash) || !request_query_only(request, list_arguments))
-    return;
-
-  bind_digest(&parameters, "kernel", &hash);
-  answer_page(worker, request, &list, &parameters);
+  if (digest_of_path(request, 0, "kernel", &hash) && request_query_only(request, list_arguments))
+    answer_page_by(worker, request, &list, BY_DIGEST("kernel", &hash));
 }
 
 /* Signatures. A request has the signature and its public key, and the signature is verified, so
@@ -493,23 +467,20 @@ static bool signature_store(struct db *db, const struct signed_code *code,
   const struct digest *digest = code->is_build ? &code->build : &code->kernel;
   char expires[TIME_TEXT_SIZE];
   cleanup_rows struct db_rows *stored = NULL, *all = NULL;
-  cleanup_parameters struct db_parameters parameters = {0}, of_all = {0};
-  bind_digest(&parameters, "digest", digest);
-  bind_digest(&parameters, "key", &signature->key);
-  bind_text(&parameters, "signature", signature->text);
-  bind_text(&parameters, "expires_at",
-            signature->expires_s ? time_text_format(signature->expires_s, expires) : NULL);
-  bind_integer(&parameters, "most", CODE_SIGNATURES_MAX);
-  bind_author(&parameters, author);
-  bind_digest(&of_all, "digest", digest);
 
   bool ok =
-      db_begin(db, error) && db_run(db, &sql_code_signature_store, &parameters, &stored, error);
+      db_begin(db, error) &&
+      (stored = db_query(db, &sql_code_signature_store, error, BY_DIGEST("digest", digest),
+                         BY_DIGEST("key", &signature->key), BY_TEXT("signature", signature->text),
+                         BY_TEXT("expires_at", signature->expires_s
+                                                   ? time_text_format(signature->expires_s, expires)
+                                                   : NULL),
+                         BY_INTEGER("most", CODE_SIGNATURES_MAX), BY_AUTHOR(author)));
   if (ok && db_get_bool(stored, 0, "is_new"))
     ok = audit_note_digest(db, author, AUDIT_SIGN_CODE, digest,
                            json_pack("{s:o}", "key", json_digest_text(&signature->key)), error);
   if (ok && db_get_bool(stored, 0, "has_room"))
-    ok = db_run(db, &sql_code_signatures_load, &of_all, &all, error);
+    ok = (all = db_query(db, &sql_code_signatures_load, error, BY_DIGEST("digest", digest)));
   if (!db_end(db, ok, error))
     return false;
 
@@ -531,12 +502,11 @@ static void signature_post(struct worker *worker, struct request *request,
   struct error error;
   char what[SIGNED_CODE_TEXT_SIZE], id[DIGEST_TEXT_SIZE];
   json_t *answer;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   signed_code_format(code, what);
-  bind_digest(&parameters, "kernel", &code->kernel);
-  bind_digest(&parameters, "build", code->is_build ? &code->build : NULL);
-  if (!db_run(worker->db, &sql_code_is_registered, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_code_is_registered, &error, BY_DIGEST("kernel", &code->kernel),
+               BY_DIGEST("build", code->is_build ? &code->build : NULL));
+  if (!rows) {
     answer_failure(request, &error);
     return;
   }

@@ -47,26 +47,25 @@ void route_poison_list(struct worker *worker, struct request *request) {
       .statement = &sql_poison_list, .record = &poison_entry_record, .is_newest_first = true};
   const char *in_force = request_query(request, "in_force");
   bool is_true = string_equal(in_force, "true");
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, arguments))
     return;
   if (in_force && !is_true && !string_equal(in_force, "false")) {
     answer_refusal(request, ERROR_INVALID, "", "in_force=\"%.40s\" is not true or false", in_force);
     return;
   }
-  bind_bool(&parameters, "in_force", is_true);
-  answer_page(worker, request, &list, &parameters);
+  answer_page_by(worker, request, &list, BY_BOOL("in_force", is_true));
 }
 
 /* Finds the entry of the path. Else answers and returns NULL. */
 static struct db_rows *entry_find(struct worker *worker, struct request *request) {
   struct error error;
   int64_t id;
-  cleanup_rows struct db_rows *rows = NULL;
   if (!request_query_only(request, NULL) ||
       !answer_id(request, "entry of the ledger of poison", &id))
     return NULL;
-  if (!db_run_by(worker->db, &sql_poison_get, "id", id, &rows, &error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_poison_get, &error, BY_INTEGER("id", id));
+  if (!rows)
     answer_failure(request, &error);
   else if (!db_count(rows))
     answer_refusal(request, ERROR_MISSING, "",
@@ -103,12 +102,9 @@ const struct record poison_release_record =
 static bool entry_release(struct db *db, const char *id, const char *reason,
                           const struct author *author, bool *ret_released, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "id", id);
-  bind_text(&parameters, "reason", reason);
-  bind_author(&parameters, author);
-  bool ok = db_begin(db, error) && db_run(db, &sql_poison_lock, NULL, NULL, error) &&
-            db_run(db, &sql_poison_release, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_execute(db, &sql_poison_lock, error) &&
+            (rows = db_query(db, &sql_poison_release, error, BY_TEXT("id", id),
+                             BY_TEXT("reason", reason), BY_AUTHOR(author)));
   *ret_released = ok && db_count(rows) > 0;
   if (*ret_released)
     ok = audit_note(db, author, AUDIT_RELEASE_POISON, id, json_pack("{s:s}", "reason", reason),

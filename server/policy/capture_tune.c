@@ -79,10 +79,9 @@ static bool wanted_check(const struct tune_request *wanted, struct error *error)
 
 static bool tunable_read(struct db *db, const struct tune_request *wanted,
                          struct db_rows **ret_rows, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_record(&parameters, &capture_tune_record, wanted);
-  bind_integer(&parameters, "limit", POLICY_JOBS_MAX);
-  if (!db_run(db, &sql_policy_tunable, &parameters, ret_rows, error))
+  if (!(*ret_rows =
+            db_query(db, &sql_policy_tunable, error, BY_RECORD(&capture_tune_record, wanted),
+                     BY_INTEGER("limit", POLICY_JOBS_MAX))))
     return false;
   return db_count(*ret_rows) ||
          error_of(error, ERROR_MISSING,
@@ -118,11 +117,8 @@ static bool tunable_submit(struct worker *worker, const struct tune_request *wan
     free(one->state);
     one->state = xstrdup(job_state_names[job.state]);
   }
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", one->id);
-  bind_integer(&parameters, "job", job.id);
-  bind_text(&parameters, "refused", NULL);
-  return db_run(worker->db, &sql_policy_decided, &parameters, NULL, error);
+  return db_execute(worker->db, &sql_policy_decided, error, BY_INTEGER("id", one->id),
+                    BY_INTEGER("job", job.id), BY_TEXT("refused", NULL));
 }
 
 static bool keys_tune(struct worker *worker, const struct tune_request *wanted,

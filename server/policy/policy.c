@@ -78,12 +78,10 @@ static void policies_release(struct policies *policies) {
 /* All, or that of one owner. */
 static bool policies_load(struct db *db, const char *owner, struct policies *ret,
                           struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "owner", owner);
-  bind_integer(&parameters, "after", 0);
-  bind_integer(&parameters, "limit", POLICIES_MAX);
-  if (!db_run(db, &sql_policy_list, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_policy_list, error, BY_TEXT("owner", owner), BY_INTEGER("after", 0),
+               BY_INTEGER("limit", POLICIES_MAX));
+  if (!rows)
     return false;
   ret->all = db_read_all(rows, &policy_record, &ret->n);
   return true;
@@ -108,12 +106,10 @@ bool policy_load(struct db *db, const char *owner, struct policy *ret, struct er
 }
 
 bool policy_budget(struct db *db, struct policy *policy, double *ret_left, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "config_us", CONFIG_US_DEFAULT);
-  bind_text(&parameters, "owner", policy->set_by);
-  bind_text(&parameters, "run", policy->run);
-  if (!db_run(db, &sql_policy_usage, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_policy_usage, error, BY_INTEGER("config_us", CONFIG_US_DEFAULT),
+               BY_TEXT("owner", policy->set_by), BY_TEXT("run", policy->run));
+  if (!rows)
     return false;
 
   policy->used_today = db_get_double(rows, 0, "used_us") / 1e6;
@@ -127,8 +123,9 @@ bool policy_budget(struct db *db, struct policy *policy, double *ret_left, struc
 }
 
 bool policy_lock(struct db *db, bool waits, bool *ret_locked, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, waits ? &sql_policy_lock_wait : &sql_policy_lock, NULL, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, waits ? &sql_policy_lock_wait : &sql_policy_lock, error);
+  if (!rows)
     return false;
   *ret_locked = waits || db_get_bool(rows, 0, "is_locked");
   return true;
@@ -137,7 +134,7 @@ bool policy_lock(struct db *db, bool waits, bool *ret_locked, struct error *erro
 /* A lost connection has lost the lock, too. */
 void policy_unlock(struct db *db) {
   struct error error;
-  if (!db_run(db, &sql_policy_unlock, NULL, NULL, &error))
+  if (!db_execute(db, &sql_policy_unlock, &error))
     log_warning("policy: %s", error.message);
 }
 
@@ -169,10 +166,9 @@ static bool is_of_operators(const struct request *request) {
 
 void route_policy_list(struct worker *worker, struct request *request) {
   static const struct list list = {.statement = &sql_policy_list, .record = &policy_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "owner", is_of_operators(request) ? NULL : request->token_name);
   if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+    answer_page_by(worker, request, &list,
+                   BY_TEXT("owner", is_of_operators(request) ? NULL : request->token_name));
 }
 
 /* Refuses a policy that could never do what it says. */
@@ -190,10 +186,9 @@ static bool policy_check(struct db *db, const struct policy *policy, struct erro
     return error_at(error, "/promote",
                     "there is nothing to promote without a \"channel\" for proposals");
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_record(&parameters, &policy_record, policy);
-  if (!db_run(db, &sql_policy_unknown_tokens, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_policy_unknown_tokens, error, BY_RECORD(&policy_record, policy));
+  if (!rows)
     return false;
   return !db_count(rows) ||
          error_at(error, "/tokens", "there is no token \"%.64s\"; `wavetune token list` prints all",
@@ -203,11 +198,10 @@ static bool policy_check(struct db *db, const struct policy *policy, struct erro
 /* Two policies would replace each other's proposals for ever. Under policy_lock. */
 static bool channel_check(struct db *db, const struct policy *policy, const struct author *author,
                           struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "channel", policy->channel);
-  bind_text(&parameters, "author", author->name);
-  if (!db_run(db, &sql_policy_of_channel, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_policy_of_channel, error, BY_TEXT("channel", policy->channel),
+               BY_TEXT("author", author->name));
+  if (!rows)
     return false;
   return !db_count(rows) ||
          error_of_at(error, ERROR_CONFLICT, "/channel",
@@ -218,9 +212,6 @@ static bool channel_check(struct db *db, const struct policy *policy, const stru
 
 static bool policy_store(struct db *db, const struct policy *policy, const struct author *author,
                          struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_record(&parameters, &policy_record, policy);
-  bind_author(&parameters, author);
   if (!db_begin(db, error))
     return false;
   json_t *detail = record_write(&policy_record, policy);
@@ -228,7 +219,8 @@ static bool policy_store(struct db *db, const struct policy *policy, const struc
                                         "acts", "used_today", "open"};
   for (size_t i = 0; i < ARRAY_LENGTH(answers); i++)
     json_object_del(detail, answers[i]);
-  bool ok = db_run(db, &sql_policy_set, &parameters, NULL, error);
+  bool ok =
+      db_execute(db, &sql_policy_set, error, BY_RECORD(&policy_record, policy), BY_AUTHOR(author));
   if (ok)
     ok = audit_note(db, author, AUDIT_SET_POLICY, mode_names[policy->mode], detail, error);
   else
@@ -268,10 +260,8 @@ void route_policy_put(struct worker *worker, struct request *request) {
 static bool policy_remove(struct db *db, int64_t id, const char *owner, const struct author *author,
                           bool *ret_removed, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", id);
-  bind_text(&parameters, "owner", owner);
-  bool ok = db_begin(db, error) && db_run(db, &sql_policy_remove, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && (rows = db_query(db, &sql_policy_remove, error,
+                                                    BY_INTEGER("id", id), BY_TEXT("owner", owner)));
   *ret_removed = ok && db_count(rows);
   if (*ret_removed)
     ok = audit_note(db, author, AUDIT_REMOVE_POLICY, db_get(rows, 0, "set_by"), NULL, error) &&

@@ -65,15 +65,12 @@ static bool id_note(struct db *db, const struct author *author, enum audit_actio
 /* Ends the open proposals of a place, or, with a NULL place, those to channels without a policy. */
 static bool open_replace(struct db *db, const struct place *place, const char *reason,
                          const struct author *author, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "channel", place ? place->policy->channel : NULL);
-  bind_digest(&parameters, "environment_digest", place ? &place->environment_digest : NULL);
-  bind_text(&parameters, "tag", PROPOSAL_TAG);
-  bind_text(&parameters, "regime", regime_name(PROPOSAL_REGIME));
-  bind_text(&parameters, "reason", reason);
-  bind_author(&parameters, author);
-  if (!db_run(db, &sql_proposals_replace, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_proposals_replace, error, BY_TEXT("channel", place ? place->policy->channel : NULL),
+      BY_DIGEST("environment_digest", place ? &place->environment_digest : NULL),
+      BY_TEXT("tag", PROPOSAL_TAG), BY_TEXT("regime", regime_name(PROPOSAL_REGIME)),
+      BY_TEXT("reason", reason), BY_AUTHOR(author));
+  if (!rows)
     return false;
   for (int row = 0; row < db_count(rows); row++)
     if (!id_note(db, author, AUDIT_REPLACE, db_get_integer(rows, row, "id"),
@@ -136,20 +133,16 @@ static bool proposal_add(struct db *db, const struct place *place, const struct 
                          const char *etag, json_t *changes, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_json json_t *environment = environment_to_json(&place->environment);
-  cleanup_parameters struct db_parameters parameters = {0};
   const char *channel = place->policy->channel;
-  bind_text(&parameters, "channel", channel);
-  bind_digest(&parameters, "release", &made->release->digest);
-  bind_digest(&parameters, "environment_digest", &place->environment_digest);
-  bind_json(&parameters, "environment", environment);
-  bind_text(&parameters, "tag", PROPOSAL_TAG);
-  bind_text(&parameters, "regime", regime_name(PROPOSAL_REGIME));
-  bind_integer(&parameters, "winners", (int64_t)made->release->n_winners);
-  bind_text(&parameters, "images", place->images);
-  bind_text(&parameters, "etag", etag);
-  bind_json(&parameters, "changes", changes);
   return open_replace(db, place, "another release replaces it", &author_server, error) &&
-         db_run(db, &sql_proposals_add, &parameters, &rows, error) &&
+         (rows = db_query(db, &sql_proposals_add, error, BY_TEXT("channel", channel),
+                          BY_DIGEST("release", &made->release->digest),
+                          BY_DIGEST("environment_digest", &place->environment_digest),
+                          BY_JSON("environment", environment), BY_TEXT("tag", PROPOSAL_TAG),
+                          BY_TEXT("regime", regime_name(PROPOSAL_REGIME)),
+                          BY_INTEGER("winners", (int64_t)made->release->n_winners),
+                          BY_TEXT("images", place->images), BY_TEXT("etag", etag),
+                          BY_JSON("changes", changes))) &&
          id_note(db, &author_server, AUDIT_PROPOSE, db_get_integer(rows, 0, "id"),
                  json_pack("{s:s, s:o, s:O, s:I}", "channel", channel, "release",
                            json_digest_text(&made->release->digest), "images", place->image_list,
@@ -162,18 +155,15 @@ static bool place_store(struct worker *worker, const struct place *place,
                         const struct release *served, const struct release_made *made,
                         struct error *error) {
   struct db *db = worker->db;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   const char *etag =
       json_string_value(json_object_get(json_object_get(made->answer, "replaces"), "etag"));
   bool is_served = served && digest_equal(&served->digest, &made->release->digest);
-  bind_text(&parameters, "channel", place->policy->channel);
-  bind_digest(&parameters, "environment_digest", &place->environment_digest);
-  bind_text(&parameters, "tag", PROPOSAL_TAG);
-  bind_text(&parameters, "regime", regime_name(PROPOSAL_REGIME));
-  bind_digest(&parameters, "release", &made->release->digest);
-  bind_text(&parameters, "etag", etag);
-  if (!db_run(db, &sql_proposals_present, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_proposals_present, error, BY_TEXT("channel", place->policy->channel),
+               BY_DIGEST("environment_digest", &place->environment_digest),
+               BY_TEXT("tag", PROPOSAL_TAG), BY_TEXT("regime", regime_name(PROPOSAL_REGIME)),
+               BY_DIGEST("release", &made->release->digest), BY_TEXT("etag", etag));
+  if (!rows)
     return false;
   if (!db_is_null(rows, 0, "same") || db_get_bool(rows, 0, "is_rejected"))
     return true;
@@ -211,8 +201,6 @@ static bool may_promote(struct db *db, const struct policy *policy, bool *ret,
 
 /* Promotes what is open by the rule, where the channel needs no signature. */
 static bool open_promote(struct worker *worker, const struct policy *policy, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   bool may;
   if (!policy->promote || server_publisher_keys(worker->server)->n)
     return true;
@@ -220,8 +208,9 @@ static bool open_promote(struct worker *worker, const struct policy *policy, str
     return false;
   if (!may)
     return true;
-  bind_text(&parameters, "channel", policy->channel);
-  if (!db_run(worker->db, &sql_proposals_open, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_proposals_open, error, BY_TEXT("channel", policy->channel));
+  if (!rows)
     return false;
   for (int row = 0; row < db_count(rows); row++) {
     const struct digest release = db_get_digest(rows, row, "release");
@@ -238,9 +227,9 @@ static bool open_promote(struct worker *worker, const struct policy *policy, str
 /* Whether something changed since it was looked at; notes the state as it is now. */
 static bool is_changed(struct db *db, struct proposed_places *places, bool *ret,
                        struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
   int64_t now_ms = clock_monotonic_ms();
-  if (!db_run(db, &sql_proposals_state, NULL, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_proposals_state, error);
+  if (!rows)
     return false;
   struct digest state = db_get_digest(rows, 0, "state");
   *ret = !places->looked_ms || now_ms - places->looked_ms > PROPOSAL_LOOK_MS ||
@@ -253,7 +242,7 @@ static bool is_changed(struct db *db, struct proposed_places *places, bool *ret,
 }
 
 static bool old_collect(struct db *db, struct error *error) {
-  return db_run_by(db, &sql_proposals_collect, "days", PROPOSAL_KEEP_DAYS, NULL, error);
+  return db_execute(db, &sql_proposals_collect, error, BY_INTEGER("days", PROPOSAL_KEEP_DAYS));
 }
 
 /* In a transaction, because it notes what it ends. */
@@ -266,11 +255,10 @@ static bool others_replace(struct db *db, struct error *error) {
 /* Proposes for each environment that changed. */
 static bool places_propose(struct worker *worker, const struct policy *policy,
                            struct proposed_places *places, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "policy", policy->id);
-  bind_text(&parameters, "regime", regime_name(PROPOSAL_REGIME));
-  if (!db_run(worker->db, &sql_proposals_places, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_proposals_places, error, BY_INTEGER("policy", policy->id),
+               BY_TEXT("regime", regime_name(PROPOSAL_REGIME)));
+  if (!rows)
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
@@ -371,19 +359,18 @@ void route_proposal_list(struct worker *worker, struct request *request) {
                             .write = server_publisher_keys(worker->server)->n ? write_signed
                                                                               : write_unsigned,
                             .is_newest_first = true};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  answer_list(worker, request, &list);
 }
 
 /* Finds the proposal of the path. Else answers and returns NULL. */
 static struct db_rows *proposal_find(struct worker *worker, struct request *request) {
   struct error error;
   int64_t id;
-  cleanup_rows struct db_rows *rows = NULL;
   if (!request_query_only(request, NULL) || !answer_id(request, "proposal", &id))
     return NULL;
-  if (!db_run_by(worker->db, &sql_proposals_get, "id", id, &rows, &error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_proposals_get, &error, BY_INTEGER("id", id));
+  if (!rows)
     answer_failure(request, &error);
   else if (!db_count(rows))
     answer_refusal(request, ERROR_MISSING, "",
@@ -468,11 +455,9 @@ const struct record proposal_reject_record =
 static bool proposal_reject(struct db *db, int64_t id, const char *reason,
                             const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", id);
-  bind_text(&parameters, "reason", reason);
-  bind_author(&parameters, author);
-  bool ok = db_begin(db, error) && db_run(db, &sql_proposals_reject, &parameters, &rows, error);
+  bool ok = db_begin(db, error) &&
+            (rows = db_query(db, &sql_proposals_reject, error, BY_INTEGER("id", id),
+                             BY_TEXT("reason", reason), BY_AUTHOR(author)));
   if (ok && db_count(rows))
     ok = id_note(db, author, AUDIT_REJECT, id, json_pack("{s:s}", "reason", reason), error);
   return db_end(db, ok, error);

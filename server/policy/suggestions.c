@@ -68,16 +68,12 @@ static void suggestions_release(struct suggestions *suggestions) {
 static bool suggestions_read(struct db *db, const struct policy *policy, int64_t limit,
                              bool is_listed, struct suggestions *ret, struct error *error) {
   cleanup_rows struct db_rows *captures = NULL, *demand = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (policy->id == FIELD_NONE)
     return true;
-  bind_integer(&parameters, "policy", policy->id);
-  bind_integer(&parameters, "limit", limit);
-  bind_integer(&parameters, "config_us", CONFIG_US_DEFAULT);
-  bind_integer(&parameters, "retry_s", POLICY_RETRY_S);
-  bind_bool(&parameters, "is_listed", is_listed);
-  bind_text(&parameters, "regime", regime_name(REGIME_IMPLIED));
-  if (!db_run(db, &sql_policy_captures, &parameters, &captures, error) ||
+  if (!(captures = db_query(db, &sql_policy_captures, error, BY_INTEGER("policy", policy->id),
+                            BY_INTEGER("limit", limit), BY_INTEGER("config_us", CONFIG_US_DEFAULT),
+                            BY_INTEGER("retry_s", POLICY_RETRY_S), BY_BOOL("is_listed", is_listed),
+                            BY_TEXT("regime", regime_name(REGIME_IMPLIED)))) ||
       !demand_wanted_read(db, limit - db_count(captures), DEMAND_QUEUE, policy->id, &demand, error))
     return false;
 
@@ -152,10 +148,8 @@ static bool job_make(struct worker *worker, const struct suggestion *one, const 
   if (string_equal(one->source, "demand"))
     return demand_decide(worker->db, one->id, job.id, refused, error);
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", one->id);
-  bind_record(&parameters, &decision_record, ret);
-  return db_run(worker->db, &sql_policy_decided, &parameters, NULL, error);
+  return db_execute(worker->db, &sql_policy_decided, error, BY_INTEGER("id", one->id),
+                    BY_RECORD(&decision_record, ret));
 }
 
 bool policy_jobs_make(struct worker *worker, struct policy *policy, int64_t most, json_t *answers,
@@ -164,7 +158,7 @@ bool policy_jobs_make(struct worker *worker, struct policy *policy, int64_t most
   const struct author author = {policy->token == FIELD_NONE ? 0 : policy->token, policy->set_by,
                                 policy->roles ? policy->roles : "", NULL};
   double left;
-  if (!db_run(worker->db, &sql_policy_attach, NULL, NULL, error) ||
+  if (!db_execute(worker->db, &sql_policy_attach, error) ||
       !policy_budget(worker->db, policy, &left, error))
     return false;
   if (most > policy->jobs_left)

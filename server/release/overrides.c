@@ -14,10 +14,8 @@
 
 bool overrides_load(struct db *db, const struct environment *environment, const char *tag,
                     struct overrides *ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "tag", tag);
-  if (!db_run(db, &sql_overrides_load, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_overrides_load, error, BY_TEXT("tag", tag));
+  if (!rows)
     return false;
 
   *ret = (struct overrides){.all = xcalloc((size_t)db_count(rows) + 1, sizeof *ret->all)};
@@ -59,18 +57,19 @@ static const char **names_of(const struct db_rows *rows) {
 static bool override_names_something(struct db *db, const struct override *wanted,
                                      struct error *error) {
   static const char anyway[] = "; to state it nevertheless, send \"unknown\": true (--unknown)";
-  cleanup_rows struct db_rows *subject = NULL, *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_rows struct db_rows *rows = NULL;
   struct digest digest;
   const char *name;
   json_t *value;
-  bind_text(&parameters, "kernel", wanted->kernel);
-  bind_digest(&parameters, "digest", digest_parse(wanted->kernel, &digest) ? &digest : NULL);
-  if (!db_run(db, &sql_override_subject, &parameters, &subject, error))
+  const struct digest *hash = digest_parse(wanted->kernel, &digest) ? &digest : NULL;
+  cleanup_rows struct db_rows *subject =
+      db_query(db, &sql_override_subject, error, BY_TEXT("kernel", wanted->kernel),
+               BY_DIGEST("digest", hash));
+  if (!subject)
     return false;
 
   if (!db_get_bool(subject, 0, "is_known")) {
-    if (!db_run(db, &sql_override_kernel_names, NULL, &rows, error))
+    if (!(rows = db_query(db, &sql_override_kernel_names, error)))
       return false;
     cleanup_free const char **names = names_of(rows);
     error_at(error, "/kernel", "no kernel \"%.200s\" is known%s", wanted->kernel, anyway);
@@ -78,7 +77,8 @@ static bool override_names_something(struct db *db, const struct override *wante
     return false;
   }
 
-  if (!db_run(db, &sql_override_parameters, &parameters, &rows, error))
+  if (!(rows = db_query(db, &sql_override_parameters, error, BY_TEXT("kernel", wanted->kernel),
+                        BY_DIGEST("digest", hash))))
     return false;
   cleanup_free const char **names = names_of(rows);
   size_t n = (size_t)db_count(rows);
@@ -103,19 +103,15 @@ static bool override_add(struct db *db, const struct override *wanted, int64_t u
                          struct error *error) {
   cleanup_json json_t *environment = environment_to_json(&wanted->environment);
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "kind", override_kind_names[wanted->kind]);
-  bind_text(&parameters, "kernel", wanted->kernel);
-  bind_text(&parameters, "key", wanted->key_text);
-  bind_taken(&parameters, "environment", json_canonical(environment), false);
-  bind_text(&parameters, "tag", wanted->tag);
-  bind_taken(&parameters, "config", json_canonical(wanted->config), false);
-  bind_text(&parameters, "reason", wanted->reason);
-  bind_integer(&parameters, "until_us", until_us);
-  bind_integer(&parameters, "last_ms", last_ms);
-  bind_integer(&parameters, "most", OVERRIDES_MAX);
-  bind_author(&parameters, author);
-  bool ok = db_begin(db, error) && db_run(db, &sql_override_add, &parameters, &rows, error);
+  bool ok =
+      db_begin(db, error) &&
+      (rows = db_query(
+           db, &sql_override_add, error, BY_TEXT("kind", override_kind_names[wanted->kind]),
+           BY_TEXT("kernel", wanted->kernel), BY_TEXT("key", wanted->key_text),
+           BY_TAKEN("environment", json_canonical(environment)), BY_TEXT("tag", wanted->tag),
+           BY_TAKEN("config", json_canonical(wanted->config)), BY_TEXT("reason", wanted->reason),
+           BY_INTEGER("until_us", until_us), BY_INTEGER("last_ms", last_ms),
+           BY_INTEGER("most", OVERRIDES_MAX), BY_AUTHOR(author)));
   if (ok && db_count(rows))
     ok = audit_note(db, author, AUDIT_OVERRIDE, db_get(rows, 0, "id"),
                     json_pack("{s:s, s:s, s:O*, s:O, s:s*, s:O, s:s, s:s*}", "kind",
@@ -187,9 +183,7 @@ const struct record override_item_record = ANSWER("OverrideItem", item_fields);
 void route_override_list(struct worker *worker, struct request *request) {
   static const struct list list = {.statement = &sql_overrides_list,
                                    .record = &override_item_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  answer_list(worker, request, &list);
 }
 
 void route_override_delete(struct worker *worker, struct request *request) {

@@ -12,11 +12,10 @@
 /* The canonical bytes of a release, NUL-terminated; NULL in *ret: there is none. */
 static bool bytes_load(struct db *db, const struct digest *digest, char **ret, size_t *ret_size,
                        struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   *ret = NULL;
-  bind_digest(&parameters, "digest", digest);
-  if (!db_run(db, &sql_release_load, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_release_load, error, BY_DIGEST("digest", digest));
+  if (!rows)
     return false;
 
   if (db_count(rows)) {
@@ -197,7 +196,5 @@ const struct record listed_release_record = ANSWER("ListedRelease", listed_field
 void route_release_list(struct worker *worker, struct request *request) {
   static const struct list list = {
       .statement = &sql_releases_list, .record = &listed_release_record, .is_newest_first = true};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  answer_list(worker, request, &list);
 }

@@ -125,11 +125,10 @@ static json_t *answer_write(struct release_answer *answer, const struct release_
 static bool environment_choose(struct worker *worker, struct request *request,
                                const struct release_request *wanted, struct environment *ret) {
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "tag", wanted->tag);
-  bind_text(&parameters, "regime", regime_name(wanted->regime));
-  if (!db_run(worker->db, &sql_release_environments, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_release_environments, &error, BY_TEXT("tag", wanted->tag),
+               BY_TEXT("regime", regime_name(wanted->regime)));
+  if (!rows) {
     answer_failure(request, &error);
     return false;
   }
@@ -180,13 +179,11 @@ static bool served_load(struct db *db, const struct release_request *request,
                         const struct environment *environment, struct release_served *ret_served,
                         struct channel_state *ret_state, struct error *error) {
   struct digest environment_id = environment_digest(environment);
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "channel", request->replaces.channel);
-  bind_text(&parameters, "tag", request->tag);
-  bind_text(&parameters, "regime", regime_name(request->regime));
-  bind_digest(&parameters, "environment_digest", &environment_id);
-  if (!db_run(db, &sql_release_served, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_release_served, error, BY_TEXT("channel", request->replaces.channel),
+               BY_TEXT("tag", request->tag), BY_TEXT("regime", regime_name(request->regime)),
+               BY_DIGEST("environment_digest", &environment_id));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return true;
@@ -219,10 +216,9 @@ static bool spaces_load(struct db *db, const struct release_request *request,
   if (!n)
     return true;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "digests", digests, n);
-  if (!db_run(db, &sql_release_spaces, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_release_spaces, error, BY_DIGESTS("digests", digests, n));
+  if (!rows)
     return false;
 
   candidates->spaces = xcalloc((size_t)db_count(rows) + 1, sizeof(struct space *));
@@ -250,14 +246,14 @@ static bool candidates_load(struct db *db, const struct release_request *request
                             struct error *error) {
   struct digest environment_id = environment_digest(environment);
   cleanup_rows struct db_rows *jobs = NULL, *imports = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "environment_digest", &environment_id);
-  bind_text(&parameters, "tag", request->tag);
-  bind_taken(&parameters, "regime", xstrdup(regime_name(request->regime)), true);
-  bind_digests(&parameters, "kernels", request->kernel_texts.n ? request->kernels : NULL,
-               request->kernel_texts.n);
-  if (!db_run(db, &sql_release_candidates, &parameters, &jobs, error) ||
-      !db_run(db, &sql_release_imports, &parameters, &imports, error))
+  const struct digest *kernels = request->kernel_texts.n ? request->kernels : NULL;
+  if (!(jobs = db_query(
+            db, &sql_release_candidates, error, BY_DIGEST("environment_digest", &environment_id),
+            BY_TEXT("tag", request->tag), BY_TEXT("regime", regime_name(request->regime)),
+            BY_DIGESTS("kernels", kernels, request->kernel_texts.n))) ||
+      !(imports = db_query(
+            db, &sql_release_imports, error, BY_DIGEST("environment_digest", &environment_id),
+            BY_TEXT("tag", request->tag), BY_DIGESTS("kernels", kernels, request->kernel_texts.n))))
     return false;
 
   size_t n_jobs = (size_t)db_count(jobs), n = n_jobs + (size_t)db_count(imports);
@@ -313,7 +309,6 @@ static bool captures_store(struct db *db, const struct release *release, struct 
   cleanup_free struct digest *kernels = xcalloc(release->n_winners + 1, sizeof *kernels);
   cleanup_free struct digest *keys = xcalloc(release->n_winners + 1, sizeof *keys);
   size_t n = 0;
-  cleanup_parameters struct db_parameters parameters = {0};
   for (size_t k = 0; k < release->n_kernels; k++)
     for (size_t w = 0; w < release->kernels[k].n_winners; w++, n++) {
       const struct release_kernel *kernel = &release->kernels[k];
@@ -323,10 +318,8 @@ static bool captures_store(struct db *db, const struct release *release, struct 
       kernels[n] = kernel->hash;
       keys[n] = key_digest(&key);
     }
-  bind_digest(&parameters, "release", &release->digest);
-  bind_digests(&parameters, "kernel", kernels, n);
-  bind_digests(&parameters, "key_digest", keys, n);
-  return db_run(db, &sql_release_captures_store, &parameters, NULL, error);
+  return db_execute(db, &sql_release_captures_store, error, BY_DIGEST("release", &release->digest),
+                    BY_DIGESTS("kernel", kernels, n), BY_DIGESTS("key_digest", keys, n));
 }
 
 /* Stores a release unless it is stored already. */
@@ -335,17 +328,15 @@ static bool release_store(struct db *db, const struct release *release, const st
   struct digest environment_id = environment_digest(&release->environment);
   cleanup_json json_t *environment = environment_to_json(&release->environment);
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", &release->digest);
-  bind_digest(&parameters, "environment_digest", &environment_id);
-  bind_taken(&parameters, "environment", json_canonical(environment), false);
-  bind_text(&parameters, "tag", release->tag);
-  bind_text(&parameters, "regime", regime_name(release->regime));
-  bind_integer(&parameters, "winners", (int64_t)release->n_winners);
-  bind_bytes(&parameters, "bytes", release->bytes, release->size);
-  bind_author(&parameters, author);
 
-  bool ok = db_begin(db, error) && db_run(db, &sql_release_store, &parameters, &rows, error);
+  bool ok = db_begin(db, error) &&
+            (rows = db_query(db, &sql_release_store, error, BY_DIGEST("digest", &release->digest),
+                             BY_DIGEST("environment_digest", &environment_id),
+                             BY_TAKEN("environment", json_canonical(environment)),
+                             BY_TEXT("tag", release->tag),
+                             BY_TEXT("regime", regime_name(release->regime)),
+                             BY_INTEGER("winners", (int64_t)release->n_winners),
+                             BY_BYTES("bytes", release->bytes, release->size), BY_AUTHOR(author)));
   *ret_is_new = ok && db_affected(rows) == 1;
   if (*ret_is_new)
     ok = captures_store(db, release, error) &&

@@ -104,14 +104,10 @@ static bool place_is_list(const struct place *place) {
   return !place->is_group && string_equal(place->name, REMOTE_LIST);
 }
 
-static void place_bind(struct db_parameters *parameters, const struct request *request,
-                       const struct place *place) {
-  bind_integer(parameters, "token", request->token_id);
-  bind_text(parameters, "image", place->image);
-  bind_text(parameters, "folder", place->folder);
-  bind_text(parameters, "name", place->name);
-  bind_bool(parameters, "is_group", place->is_group);
-}
+#define BY_PLACE(request, place)                                                                   \
+  BY_INTEGER("token", (request)->token_id), BY_TEXT("image", (place)->image),                      \
+      BY_TEXT("folder", (place)->folder), BY_TEXT("name", (place)->name),                          \
+      BY_BOOL("is_group", (place)->is_group)
 
 static void missing_answer(struct request *request, const struct place *place) {
   answer_refusal(request, ERROR_MISSING, "", "%s of the folder %s is not stored", place->name,
@@ -226,10 +222,9 @@ static void shared_answer(struct worker *worker, struct request *request,
   struct error error;
   char etag[DIGEST_TEXT_SIZE];
   size_t size;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  place_bind(&parameters, request, place);
-  if (!db_run(worker->db, &sql_remote_read, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_remote_read, &error, BY_PLACE(request, place));
+  if (!rows) {
     answer_failure(request, &error);
     return;
   }
@@ -239,7 +234,7 @@ static void shared_answer(struct worker *worker, struct request *request,
   }
 
   if (db_get_bool(rows, 0, "is_old") &&
-      !db_run(worker->db, &sql_remote_used, &parameters, NULL, &error))
+      !db_execute(worker->db, &sql_remote_used, &error, BY_PLACE(request, place)))
     log_warning("remote: %s", error.message);
 
   cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", &size);
@@ -268,13 +263,11 @@ static void place_get(struct worker *worker, struct request *request, bool is_gr
  * both cases. */
 static void body_store(struct worker *worker, struct request *request, const struct place *place) {
   struct error error;
-  cleanup_parameters struct db_parameters parameters = {0};
-  place_bind(&parameters, request, place);
-  bind_bool(&parameters, "is_list", place_is_list(place));
-  bind_bytes(&parameters, "bytes", request->body ? request->body : "", request->body_size);
-  bind_integer(&parameters, "file_cost", REMOTE_FILE_COST);
-  bind_integer(&parameters, "bytes_max", server_options(worker->server)->remote_bytes);
-  if (!db_run(worker->db, &sql_remote_write, &parameters, NULL, &error))
+  if (!db_execute(worker->db, &sql_remote_write, &error, BY_PLACE(request, place),
+                  BY_BOOL("is_list", place_is_list(place)),
+                  BY_BYTES("bytes", request->body ? request->body : "", request->body_size),
+                  BY_INTEGER("file_cost", REMOTE_FILE_COST),
+                  BY_INTEGER("bytes_max", server_options(worker->server)->remote_bytes)))
     answer_failure(request, &error);
   else
     request_answer_empty(request, 204);
@@ -412,8 +405,6 @@ void route_remote_helion_list(struct worker *worker, struct request *request) {
   const char *newest = request_query(request, "newest");
   cleanup_shelf struct shelf shelf = {0};
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   int n = 0, end = 0;
   if (!shelf_read(request, "helion", "newest", &shelf))
     return;
@@ -427,11 +418,10 @@ void route_remote_helion_list(struct worker *worker, struct request *request) {
     return;
   }
 
-  bind_integer(&parameters, "token", request->token_id);
-  bind_text(&parameters, "image", shelf.image);
-  bind_text(&parameters, "folder", shelf.folder);
-  bind_integer(&parameters, "newest", n);
-  if (!db_run(worker->db, &sql_remote_newest, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows = db_query(
+      worker->db, &sql_remote_newest, &error, BY_INTEGER("token", request->token_id),
+      BY_TEXT("image", shelf.image), BY_TEXT("folder", shelf.folder), BY_INTEGER("newest", n));
+  if (!rows) {
     answer_failure(request, &error);
     return;
   }
@@ -452,9 +442,7 @@ void route_remote_helion_list(struct worker *worker, struct request *request) {
 
 void remote_housekeep(struct worker *worker) {
   struct error error;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "days", REMOTE_DAYS);
-  bind_integer(&parameters, "at_once", REMOTE_AT_ONCE);
-  if (!db_run(worker->db, &sql_remote_collect, &parameters, NULL, &error))
+  if (!db_execute(worker->db, &sql_remote_collect, &error, BY_INTEGER("days", REMOTE_DAYS),
+                  BY_INTEGER("at_once", REMOTE_AT_ONCE)))
     log_warning("remote: %s", error.message);
 }

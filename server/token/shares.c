@@ -39,20 +39,16 @@ const struct record share_record = RECORD("Share", struct share, share_fields);
 
 void route_share_list(struct worker *worker, struct request *request) {
   static const struct list list = {.statement = &sql_shares_list, .record = &share_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  answer_list(worker, request, &list);
 }
 
 /* *ret_id: 0 when there is no such owner. */
 static bool share_set(struct db *db, const char *owner, const struct share *share,
                       const struct author *author, int64_t *ret_id, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "owner", owner);
-  bind_number(&parameters, "weight", share->weight);
-  bind_number(&parameters, "device_seconds_per_day", share->device_seconds_per_day);
-  if (!db_run(db, &sql_share_set, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_share_set, error, BY_TEXT("owner", owner), BY_NUMBER("weight", share->weight),
+      BY_NUMBER("device_seconds_per_day", share->device_seconds_per_day));
+  if (!rows)
     return false;
 
   *ret_id = db_count(rows) ? db_get_integer(rows, 0, "id") : 0;
@@ -67,12 +63,10 @@ static bool share_set(struct db *db, const char *owner, const struct share *shar
 }
 
 static void share_answer(struct worker *worker, struct request *request, int64_t id) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   struct error error;
-  bind_integer(&parameters, "after", id - 1);
-  bind_integer(&parameters, "limit", 0);
-  if (!db_run(worker->db, &sql_shares_list, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_shares_list, &error,
+                                               BY_INTEGER("after", id - 1), BY_INTEGER("limit", 0));
+  if (!rows) {
     answer_failure(request, &error);
     return;
   }

@@ -152,15 +152,11 @@ bool tokens_insert(struct db *db, const struct token_request *request, const str
                                               : digest_of(token, strlen(token));
 
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters named = {0}, freed = {0}, parameters = {0};
-  bind_text(&named, "name", request->name);
-  bind_digest(&freed, "digest", &digest);
-  bind_record(&parameters, &token_request_record, request);
-  bind_digest(&parameters, "digest", &digest);
-  bind_author(&parameters, author);
-  if (!db_run(db, &sql_tokens_end_expired, &named, NULL, error) ||
-      (request->certificate && !db_run(db, &sql_tokens_free_digest, &freed, NULL, error)) ||
-      !db_run(db, &sql_tokens_make, &parameters, &rows, error))
+  if (!db_execute(db, &sql_tokens_end_expired, error, BY_TEXT("name", request->name)) ||
+      (request->certificate &&
+       !db_execute(db, &sql_tokens_free_digest, error, BY_DIGEST("digest", &digest))) ||
+      !(rows = db_query(db, &sql_tokens_make, error, BY_RECORD(&token_request_record, request),
+                        BY_DIGEST("digest", &digest), BY_AUTHOR(author))))
     return false;
 
   if (db_affected(rows) == 0 && request->certificate)
@@ -202,8 +198,9 @@ bool tokens_make(struct db *db, const struct token_request *request, const struc
 
 bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool *ret_may,
                          char **ret_patterns, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(db, &sql_token_channels, "token", token, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_token_channels, error, BY_INTEGER("token", token));
+  if (!rows)
     return false;
 
   char *patterns = xstrdup("");
@@ -223,11 +220,10 @@ bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool
 bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
                    const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "name", name);
-  bind_bool(&parameters, "may_be_last_admin", may_be_last_admin);
-  bind_author(&parameters, author);
-  bool is_good = db_begin(db, error) && db_run(db, &sql_tokens_revoke, &parameters, &rows, error);
+  bool is_good =
+      db_begin(db, error) &&
+      (rows = db_query(db, &sql_tokens_revoke, error, BY_TEXT("name", name),
+                       BY_BOOL("may_be_last_admin", may_be_last_admin), BY_AUTHOR(author)));
   bool is_revoked = is_good && db_count(rows) && db_get_bool(rows, 0, "is_revoked");
   if (is_good && !is_revoked && db_count(rows) && db_get_bool(rows, 0, "is_last_admin"))
     is_good = error_of(error, ERROR_CONFLICT,
@@ -273,11 +269,9 @@ const struct record token_record = ANSWER("Token", token_fields);
 #undef RECORD_OF
 
 bool tokens_list(struct db *db, json_t **ret_items, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "after", 0);
-  bind_integer(&parameters, "limit", INT32_MAX);
-  if (!db_run(db, &sql_tokens_list, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_tokens_list, error, BY_INTEGER("after", 0), BY_INTEGER("limit", INT32_MAX));
+  if (!rows)
     return false;
 
   *ret_items = db_rows_to_json(rows, &token_record);
@@ -327,9 +321,7 @@ void route_token_post(struct worker *worker, struct request *request) {
 
 void route_token_list(struct worker *worker, struct request *request) {
   static const struct list list = {.statement = &sql_tokens_list, .record = &token_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  answer_list(worker, request, &list);
 }
 
 struct own_token {
@@ -354,11 +346,12 @@ const struct record own_token_record = ANSWER("OwnToken", own_fields);
 /* What a user interface offers: it has no copy of the table of roles. */
 void route_token_own(struct worker *worker, struct request *request) {
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
   if (!request_query_only(request, NULL))
     return;
 
-  if (!db_run_by(worker->db, &sql_token_own, "token", request->token_id, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_token_own, &error, BY_INTEGER("token", request->token_id));
+  if (!rows) {
     answer_failure(request, &error);
     return;
   }

@@ -273,31 +273,26 @@ void route_agent_heartbeat(struct server *server, struct request *request) {
 }
 
 /* An agent's last request: it has handed back its leases. */
-void route_agent_end(struct worker *worker, struct request *request) {
+bool route_agent_end(struct worker *worker, struct request *request, struct error *error) {
   const char *id = request->segments[0];
   struct heartbeat heartbeat = {0};
-  struct error error;
-  if (!record_read(&heartbeat_request_record, request->json, "", &heartbeat, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!record_read(&heartbeat_request_record, request->json, "", &heartbeat, error))
+    return false;
 
   record_release(&heartbeat_request_record, &heartbeat);
   if (!identity_may_act_as(worker, request, id, ""))
-    return;
+    return true;
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_agent_end, &error, BY_TEXT("agent", id),
+      db_query(worker->db, &sql_agent_end, error, BY_TEXT("agent", id),
                BY_TAKEN("boot", xstrdup(heartbeat.boot)));
-  if (!rows) {
-    answer_failure(request, &error);
-  } else if (!db_count(rows)) {
-    answer_refusal(request, ERROR_MISSING, "",
-                   "agent \"%.40s\" is not enrolled with this boot nonce", id);
-  } else {
-    log_info("agent: ended agent=%s", id);
-    fleet_changed(worker->server);
-    request_answer_empty(request, 204);
-  }
+  if (!rows)
+    return false;
+  if (!db_count(rows))
+    return error_of(error, ERROR_MISSING, "agent \"%.40s\" is not enrolled with this boot nonce",
+                    id);
+  log_info("agent: ended agent=%s", id);
+  fleet_changed(worker->server);
+  return request_answer_empty(request, 204);
 }
 
 #define RECORD_OF struct drain_request
@@ -309,15 +304,13 @@ static const struct field drain_fields[] = {
 const struct record drain_request_record =
     RECORD("DrainRequest", struct drain_request, drain_fields);
 
-void route_agent_drain(struct worker *worker, struct request *request) {
+bool route_agent_drain(struct worker *worker, struct request *request, struct error *error) {
   const char *id = request->segments[0];
   struct drain_request drain = {0};
-  struct error error;
 
-  if (!record_read(&drain_request_record, request->json, "", &drain, &error) ||
-      !agent_drain(worker->db, id, &drain, request_author(request), &error)) {
-    answer_failure(request, &error);
-  } else {
+  bool ok = record_read(&drain_request_record, request->json, "", &drain, error) &&
+            agent_drain(worker->db, id, &drain, request_author(request), error);
+  if (ok) {
     fleet_changed(worker->server);
     if (!drain.device)
       agent_table_drain(server_agents(worker->server), id, drain.reason != NULL);
@@ -329,6 +322,7 @@ void route_agent_drain(struct worker *worker, struct request *request) {
   }
 
   record_release(&drain_request_record, &drain);
+  return ok;
 }
 
 /* Removes an agent that is not live, and ends its tokens: whatever has a copy of them must enrol
@@ -355,47 +349,38 @@ static bool agent_remove(struct worker *worker, const char *agent, const struct 
   return db_end(worker->db, ok, error);
 }
 
-void route_agent_delete(struct worker *worker, struct request *request) {
+bool route_agent_delete(struct worker *worker, struct request *request, struct error *error) {
   const char *id = request->segments[0];
-  struct error error;
-  if (!request_query_only(request, NULL))
-    return;
-  if (!agent_remove(worker, id, request_author(request), &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!query_check(request, NULL, error) ||
+      !agent_remove(worker, id, request_author(request), error))
+    return false;
 
   log_info("agent: removed agent=%s by=%s", id, request->token_name);
   fleet_changed(worker->server);
-  if (!tokens_refresh(worker, &error))
-    log_warning("tokens: %s", error.message);
-  request_answer_empty(request, 204);
+  if (!tokens_refresh(worker, error))
+    log_warning("tokens: %s", error->message);
+  return request_answer_empty(request, 204);
 }
 
-void route_agent_list(struct worker *worker, struct request *request) {
+bool route_agent_list(struct worker *worker, struct request *request, struct error *error) {
   static const char *const names[] = {"limit", "after", "all", NULL};
   const char *all = request_query(request, "all"), *after;
-  struct error error;
   int64_t limit;
-  if (!request_query_only(request, names) || !request_page(request, &limit, &after))
-    return;
-  if (all && !string_equal(all, "true") && !string_equal(all, "false")) {
-    answer_refusal(request, ERROR_INVALID, "", "all=\"%.40s\" must be true or false", all);
-    return;
-  }
+  if (!query_check(request, names, error) || !page_read(request, &limit, &after, error))
+    return false;
+  if (all && !string_equal(all, "true") && !string_equal(all, "false"))
+    return error_set(error, "all=\"%.40s\" must be true or false", all);
 
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_agents_list, &error,
+      db_query(worker->db, &sql_agents_list, error,
                BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))),
                BY_TEXT("after", after ? after : ""), BY_BOOL("all", string_equal(all, "true")),
                BY_INTEGER("limit", limit));
-  if (!rows) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!rows)
+    return false;
 
   int n = db_count(rows);
-  request_answer_json(request, 200,
-                      json_pack("{s:o, s:s?}", "items", db_rows_to_json(rows, &agent_record),
-                                "next", n == limit ? db_get(rows, n - 1, "id") : NULL));
+  return request_answer_json(request, 200,
+                             json_pack("{s:o, s:s?}", "items", db_rows_to_json(rows, &agent_record),
+                                       "next", n == limit ? db_get(rows, n - 1, "id") : NULL));
 }

@@ -36,32 +36,27 @@ static const struct field item_fields[] = {
 const struct record baseline_item_record = ANSWER("BaselineItem", item_fields);
 #undef RECORD_OF
 
-void route_agent_baselines(struct worker *worker, struct request *request) {
+bool route_agent_baselines(struct worker *worker, struct request *request, struct error *error) {
   static const char *const names[] = {"limit", NULL};
-  struct error error;
   int64_t limit;
   const char *after;
-  if (!request_query_only(request, names) || !request_page(request, &limit, &after))
-    return;
+  if (!query_check(request, names, error) || !page_read(request, &limit, &after, error))
+    return false;
 
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_baselines_list, &error, BY_TEXT("agent", request->segments[0]),
+      db_query(worker->db, &sql_baselines_list, error, BY_TEXT("agent", request->segments[0]),
                BY_TEXT("device", request->segments[1]), BY_INTEGER("limit", limit));
-  if (!rows) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!rows)
+    return false;
 
-  if (!db_count(rows)) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no device \"%.40s\" of an agent \"%.40s\"",
-                   request->segments[1], request->segments[0]);
-    return;
-  }
+  if (!db_count(rows))
+    return error_of(error, ERROR_MISSING, "there is no device \"%.40s\" of an agent \"%.40s\"",
+                    request->segments[1], request->segments[0]);
 
   bool has_any = !db_is_null(rows, 0, "at");
   json_t *items = has_any ? db_rows_to_json(rows, &baseline_item_record) : json_array();
   json_t *rule = json_pack("{s:i, s:i, s:i, s:f, s:i}", "leases", DRIFT_LEASES, "history_min",
                            DRIFT_HISTORY_MIN, "history_max", DRIFT_HISTORY_MAX, "share",
                            DRIFT_SHARE, "spreads", DRIFT_SPREADS);
-  request_answer_json(request, 200, json_pack("{s:o, s:o}", "items", items, "rule", rule));
+  return request_answer_json(request, 200, json_pack("{s:o, s:o}", "items", items, "rule", rule));
 }

@@ -465,72 +465,59 @@ static void enrolled_answer(struct worker *worker, struct request *request,
                       record_write(&agent_answer_record, &answer));
 }
 
-void route_agent_post(struct worker *worker, struct request *request) {
-  struct error error;
+bool route_agent_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_enrolment struct enrolment enrolment = {0};
-  if (!enrolment_parse(request->json, &enrolment, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!enrolment_parse(request->json, &enrolment, error))
+    return false;
   if (enrolment.agent && !identity_fits(request, enrolment.agent, "/agent"))
-    return;
+    return true;
 
   struct enrolling enrolling = {.worker = worker, .request = request, .enrolment = &enrolment};
-  bool ok = db_transaction(worker->db, DB_ATTEMPTS, enrol, &enrolling, &error);
-  if (!ok && error.kind == ERROR_FORBIDDEN)
+  bool ok = db_transaction(worker->db, DB_ATTEMPTS, enrol, &enrolling, error);
+  if (!ok && error->kind == ERROR_FORBIDDEN)
     metrics_note_refusal(request->roles == TOKEN_ENROL ? REFUSED_ENROLMENT : REFUSED_AGENT);
-  if (!ok && (error.kind == ERROR_FORBIDDEN || error.kind == ERROR_CONFLICT))
-    refusal_note(worker, request, &enrolling, &error);
+  if (!ok && (error->kind == ERROR_FORBIDDEN || error->kind == ERROR_CONFLICT))
+    refusal_note(worker, request, &enrolling, error);
   if (ok)
     enrolled_answer(worker, request, &enrolling);
-  else
-    answer_failure(request, &error);
   enrolling_clear(&enrolling);
+  return ok;
 }
 
 /* The new token replaces the one of the request, which stays valid until the new one is used,
  * because the answer may be lost. */
-void route_agent_token(struct worker *worker, struct request *request) {
+bool route_agent_token(struct worker *worker, struct request *request, struct error *error) {
   static const char *const members[] = {NULL};
   int64_t life_ms = server_options(worker->server)->agent_token_ms;
   const struct author *author = request_author(request);
   const char *agent = request->token_agent;
   cleanup_agent_before struct agent_before before = {0};
-  struct error error;
   char token[TOKEN_TEXT_SIZE];
-  if (!json_only_members(request->json, "", members, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-  if (request->is_by_certificate) {
-    answer_refusal(request, ERROR_FORBIDDEN, "",
-                   "agent %s uses a client certificate instead of its own token", agent);
-    return;
-  }
-  if (!*agent) {
-    answer_refusal(
-        request, ERROR_FORBIDDEN, "",
+  if (!json_only_members(request->json, "", members, error))
+    return false;
+  if (request->is_by_certificate)
+    return error_of(error, ERROR_FORBIDDEN,
+                    "agent %s uses a client certificate instead of its own token", agent);
+  if (!*agent)
+    return error_of(
+        error, ERROR_FORBIDDEN,
         "the token \"%s\" is not an agent's own token; agents get one when they enrol with "
         "an enrolment token",
         request->token_name);
-    return;
-  }
   if (!identity_fits(request, request->segments[0], ""))
-    return;
+    return true;
 
-  if (!db_begin(worker->db, &error) ||
+  if (!db_begin(worker->db, error) ||
       !db_end(worker->db,
-              agent_before_lock(worker->db, agent, 0, &before, &error) &&
-                  tokens_settle_used(worker->db, &request->token_id, 1, &error) &&
+              agent_before_lock(worker->db, agent, 0, &before, error) &&
+                  tokens_settle_used(worker->db, &request->token_id, 1, error) &&
                   agent_token_make(worker->db, agent, request->token_id, life_ms, author, token,
-                                   &error) &&
-                  audit_note(worker->db, author, AUDIT_REPLACE_TOKEN, agent, NULL, &error),
-              &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+                                   error) &&
+                  audit_note(worker->db, author, AUDIT_REPLACE_TOKEN, agent, NULL, error),
+              error))
+    return false;
 
   log_info("agent: agent=%s replaces its token", agent);
   struct agent_token_answer answer = {token, life_ms ? life_ms - life_ms / 3 : FIELD_NONE};
-  request_answer_json(request, 201, record_write(&agent_token_answer_record, &answer));
+  return request_answer_json(request, 201, record_write(&agent_token_answer_record, &answer));
 }

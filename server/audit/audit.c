@@ -71,59 +71,54 @@ bool audit_note_digest(struct db *db, const struct author *author, enum audit_ac
   return audit_note(db, author, action, digest_format(object, text), detail, error);
 }
 
-void answer_removal(struct worker *worker, struct request *request, const struct removal *removal) {
+bool answer_removal(struct worker *worker, struct request *request, const struct removal *removal,
+                    struct error *error) {
   struct db *db = worker->db;
-  struct error error;
   int64_t id;
-  if (!request_query_only(request, NULL) || !answer_id(request, removal->what, &id))
-    return;
+  if (!query_check(request, NULL, error) || !id_read(request, removal->what, &id, error))
+    return false;
 
   cleanup_free char *object = xasprintf("%lld", (long long)id);
   cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_begin(db, &error);
+  bool ok = db_begin(db, error);
   if (ok) {
-    ok = (rows = db_query(db, removal->statement, &error, BY_INTEGER("id", id)));
+    ok = (rows = db_query(db, removal->statement, error, BY_INTEGER("id", id)));
     if (ok && db_count(rows))
       ok = audit_note(db, request_author(request), removal->action, object,
-                      db_get_json(rows, 0, "detail"), &error);
-    ok = db_end(db, ok, &error);
+                      db_get_json(rows, 0, "detail"), error);
+    ok = db_end(db, ok, error);
   }
 
-  if (!ok) {
-    answer_failure(request, &error);
-  } else if (!db_count(rows)) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no %s %lld; GET %s lists all",
-                   removal->what, (long long)id, removal->list);
-  } else {
-    response_cache_forget_channels(worker->server);
-    request_answer_empty(request, 204);
+  if (!ok)
+    return false;
+  if (!db_count(rows)) {
+    return error_of(error, ERROR_MISSING, "there is no %s %lld; GET %s lists all", removal->what,
+                    (long long)id, removal->list);
   }
+  response_cache_forget_channels(worker->server);
+  return request_answer_empty(request, 204);
 }
 
-void route_audit_get(struct worker *worker, struct request *request) {
+bool route_audit_get(struct worker *worker, struct request *request, struct error *error) {
   static const char *const names[] = {"limit", "after", "since", "token", "action", "object", NULL};
   static const struct list list = {
       .statement = &sql_audit_list, .record = &audit_entry_record, .is_newest_first = true};
   const char *since = request_query(request, "since"), *action = request_query(request, "action");
   int64_t since_us = 0, last_ms = 0;
   size_t known;
-  if (!request_query_only(request, names))
-    return;
+  if (!query_check(request, names, error))
+    return false;
 
-  if (action && !name_find(action_names, AUDIT_ACTION_COUNT, action, &known)) {
-    answer_refusal(request, ERROR_INVALID, "",
-                   "action=\"%.40s\" is not an action of an entry, like submit, move or sign",
-                   action);
-    return;
-  }
+  if (action && !name_find(action_names, AUDIT_ACTION_COUNT, action, &known))
+    return error_set(
+        error, "action=\"%.40s\" is not an action of an entry, like submit, move or sign", action);
 
-  if (since && !(duration_parse(since, &last_ms) && last_ms) && !time_parse(since, &since_us)) {
-    answer_refusal(request, ERROR_INVALID, "",
-                   "since=\"%.40s\" is not a time such as 2026-01-31T12:00:00Z, 12h or 7d", since);
-    return;
-  }
+  if (since && !(duration_parse(since, &last_ms) && last_ms) && !time_parse(since, &since_us))
+    return error_set(error, "since=\"%.40s\" is not a time such as 2026-01-31T12:00:00Z, 12h or 7d",
+                     since);
 
-  answer_page_by(worker, request, &list, BY_TEXT("token", request_query(request, "token")),
-                 BY_TEXT("action", action), BY_TEXT("object", request_query(request, "object")),
-                 BY_INTEGER("since_us", since_us), BY_INTEGER("last_ms", last_ms));
+  return answer_page_by(worker, request, &list, BY_TEXT("token", request_query(request, "token")),
+                        BY_TEXT("action", action),
+                        BY_TEXT("object", request_query(request, "object")),
+                        BY_INTEGER("since_us", since_us), BY_INTEGER("last_ms", last_ms));
 }

@@ -192,15 +192,12 @@ bool blob_load(struct worker *worker, const struct digest *digest, struct blob *
   return true;
 }
 
-bool answer_missing_files(struct worker *worker, struct request *request,
-                          const struct digest *digests, size_t n) {
-  struct error error;
+bool files_check(struct worker *worker, struct request *request, const struct digest *digests,
+                 size_t n, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_blobs_missing, &error, BY_DIGESTS("digests", digests, n));
-  if (!rows) {
-    answer_failure(request, &error);
+      db_query(worker->db, &sql_blobs_missing, error, BY_DIGESTS("digests", digests, n));
+  if (!rows)
     return false;
-  }
 
   int n_missing = db_count(rows);
   if (!n_missing)
@@ -209,22 +206,31 @@ bool answer_missing_files(struct worker *worker, struct request *request,
   json_t *list = json_array();
   for (int row = 0; row < n_missing; row++)
     json_push(list, json_digest_text(&digests[db_get_integer(rows, row, "i")]));
-  error_of(&error, ERROR_CONFLICT,
+  error_of(error, ERROR_CONFLICT,
            "%d of the files that this refers to %s not stored: PUT them to /v1/blobs/{digest} and "
            "try again",
            n_missing, n_missing == 1 ? "is" : "are");
-  answer_failure_extra(request, &error, json_pack("{s:o}", "missing", list));
+  request->extra = json_pack("{s:o}", "missing", list);
   return false;
 }
 
+bool answer_missing_files(struct worker *worker, struct request *request,
+                          const struct digest *digests, size_t n) {
+  struct error error;
+  bool ok = files_check(worker, request, digests, n, &error);
+  if (!ok)
+    answer_failure(request, &error);
+  return ok;
+}
+
 /* The digest in the path; answers 404 when it is not one. */
-static bool digest_of_path(struct request *request, struct digest *ret_digest) {
+static bool digest_of_path(struct request *request, struct digest *ret_digest,
+                           struct error *error) {
   if (digest_parse(request->segments[0], ret_digest))
     return true;
-  answer_refusal(request, ERROR_MISSING, "",
-                 "\"%.80s\" is no digest: \"sha256:\" and 64 lower-case hexadecimal digits",
-                 request->segments[0]);
-  return false;
+  return error_of(error, ERROR_MISSING,
+                  "\"%.80s\" is no digest: \"sha256:\" and 64 lower-case hexadecimal digits",
+                  request->segments[0]);
 }
 
 struct blob_answer {
@@ -239,47 +245,44 @@ static const struct field blob_answer_fields[] = {
 const struct record blob_answer_record = ANSWER("BlobAnswer", blob_answer_fields);
 #undef RECORD_OF
 
-void route_blob_put(struct worker *worker, struct request *request) {
+bool route_blob_put(struct worker *worker, struct request *request, struct error *error) {
   struct blob_answer answer = {.size = (int64_t)request->body_size};
-  struct error error;
   bool is_new;
 
-  if (!digest_of_path(request, &answer.blob))
-    return;
+  if (!digest_of_path(request, &answer.blob, error))
+    return false;
 
   struct digest actual = digest_of(request->body ? request->body : "", request->body_size);
   if (!digest_equal(&actual, &answer.blob)) {
     char text[DIGEST_TEXT_SIZE];
-    answer_refusal(request, ERROR_INVALID, "", "the body's digest is %s, not the path's %s",
-                   digest_format(&actual, text), request->segments[0]);
-    return;
+    return error_set(error, "the body's digest is %s, not the path's %s",
+                     digest_format(&actual, text), request->segments[0]);
   }
 
   struct db *db = worker->db;
-  if (!db_begin(db, &error) ||
-      !db_end(db, blob_store(db, request, &answer.blob, &is_new, &error), &error))
-    answer_failure(request, &error);
-  else
-    request_answer_json(request, is_new ? 201 : 200, record_write(&blob_answer_record, &answer));
+  if (!db_begin(db, error) ||
+      !db_end(db, blob_store(db, request, &answer.blob, &is_new, error), error))
+    return false;
+  return request_answer_json(request, is_new ? 201 : 200,
+                             record_write(&blob_answer_record, &answer));
 }
 
 static void blob_release(void *blob) { blob_unreference(blob); }
 
-void route_blob_get(struct worker *worker, struct request *request) {
+bool route_blob_get(struct worker *worker, struct request *request, struct error *error) {
   struct digest digest;
   struct blob *blob;
-  struct error error;
 
-  if (!digest_of_path(request, &digest))
-    return;
+  if (!digest_of_path(request, &digest, error))
+    return false;
 
-  if (!blob_load(worker, &digest, &blob, &error)) {
-    if (error.kind == ERROR_DAMAGED) /* agents try again until it is restored */
-      error_become(&error, ERROR_UNAVAILABLE);
-    answer_failure(request, &error);
-  } else if (!blob) {
-    answer_refusal(request, ERROR_MISSING, "", "no file %s is stored", request->segments[0]);
-  } else {
-    request_answer_file(request, request->segments[0], blob->bytes, blob->size, blob_release, blob);
+  if (!blob_load(worker, &digest, &blob, error)) {
+    if (error->kind == ERROR_DAMAGED) /* agents try again until it is restored */
+      error_become(error, ERROR_UNAVAILABLE);
+    return false;
   }
+  if (!blob)
+    return error_of(error, ERROR_MISSING, "no file %s is stored", request->segments[0]);
+  return request_answer_file(request, request->segments[0], blob->bytes, blob->size, blob_release,
+                             blob);
 }

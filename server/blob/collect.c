@@ -183,22 +183,17 @@ static void collection_log(const struct collection *collection, const char *by) 
            (long long)collection->measurements.jobs);
 }
 
-void route_gc_post(struct worker *worker, struct request *request) {
+bool route_gc_post(struct worker *worker, struct request *request, struct error *error) {
   struct collect_request given = {.keep_days = COLLECT_KEEP_DAYS};
   cleanup_collection struct collection collection = {0};
-  struct error error;
-  if (!request_query_only(request, NULL))
-    return;
-
-  if (!record_read(&gc_request_record, request->json, "", &given, &error) ||
-      !collect(worker->db, &given, request_author(request), &collection, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!query_check(request, NULL, error) ||
+      !record_read(&gc_request_record, request->json, "", &given, error) ||
+      !collect(worker->db, &given, request_author(request), &collection, error))
+    return false;
 
   if (!given.is_dry)
     collection_log(&collection, request->token_name);
-  request_answer_json(request, 200, record_write(&gc_answer_record, &collection));
+  return request_answer_json(request, 200, record_write(&gc_answer_record, &collection));
 }
 
 /* The thread of --keep-days */

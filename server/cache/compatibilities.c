@@ -88,45 +88,39 @@ void compatibilities_release(struct compatibilities *compatibilities) {
   *compatibilities = (struct compatibilities){0};
 }
 
-void route_compatibility_post(struct worker *worker, struct request *request) {
+bool route_compatibility_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_compatibility struct compatibility declared = {0};
-  struct error error;
-  if (!request_query_only(request, NULL))
-    return;
-  if (!compatibility_parse(request->json, &declared, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!query_check(request, NULL, error) || !compatibility_parse(request->json, &declared, error))
+    return false;
 
   struct db *db = worker->db;
   const struct author *author = request_author(request);
   cleanup_json json_t *asked = environment_to_json(&declared.asked),
                       *served = environment_to_json(&declared.served);
   cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_begin(db, &error);
+  bool ok = db_begin(db, error);
   if (ok) {
     ok = (rows = db_query(
-              db, &sql_compatibility_add, &error, BY_TAKEN("asked", json_canonical(asked)),
+              db, &sql_compatibility_add, error, BY_TAKEN("asked", json_canonical(asked)),
               BY_TAKEN("served", json_canonical(served)), BY_TEXT("reason", declared.reason),
               BY_INTEGER("most", COMPATIBILITIES_MAX), BY_AUTHOR(author)));
     if (ok && db_count(rows))
       ok = audit_note(
           db, author, AUDIT_DECLARE, db_get(rows, 0, "id"),
           json_pack("{s:O, s:O, s:s}", "asked", asked, "served", served, "reason", declared.reason),
-          &error);
-    ok = db_end(db, ok, &error);
+          error);
+    ok = db_end(db, ok, error);
   }
 
-  if (!ok) {
-    answer_failure(request, &error);
-  } else if (!db_count(rows)) {
-    answer_refusal(request, ERROR_CONFLICT, "",
-                   "there are %d compatibilities; remove those that are not needed any more",
-                   COMPATIBILITIES_MAX);
-  } else {
-    response_cache_forget_channels(worker->server);
-    request_answer_json(request, 201, json_pack("{s:s}", "id", db_get(rows, 0, "id")));
+  if (!ok)
+    return false;
+  if (!db_count(rows)) {
+    return error_of(error, ERROR_CONFLICT,
+                    "there are %d compatibilities; remove those that are not needed any more",
+                    COMPATIBILITIES_MAX);
   }
+  response_cache_forget_channels(worker->server);
+  return request_answer_json(request, 201, json_pack("{s:s}", "id", db_get(rows, 0, "id")));
 }
 
 struct compatibility_item {
@@ -147,14 +141,15 @@ static const struct field item_fields[] = {
 const struct record compatibility_item_record = ANSWER("CompatibilityItem", item_fields);
 #undef RECORD_OF
 
-void route_compatibility_list(struct worker *worker, struct request *request) {
+bool route_compatibility_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_compatibilities_list,
                                    .record = &compatibility_item_record};
-  answer_list(worker, request, &list);
+  return answer_list(worker, request, &list, error);
 }
 
-void route_compatibility_delete(struct worker *worker, struct request *request) {
+bool route_compatibility_delete(struct worker *worker, struct request *request,
+                                struct error *error) {
   static const struct removal removal = {"compatibility", "/v1/compatibilities",
                                          &sql_compatibility_remove, AUDIT_WITHDRAW};
-  answer_removal(worker, request, &removal);
+  return answer_removal(worker, request, &removal, error);
 }

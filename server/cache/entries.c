@@ -58,24 +58,20 @@ static const char *query_get(const void *request, const char *name) {
 
 const struct channel_row *channel_row_look_up(struct worker *worker, struct request *request,
                                               const char *channel, enum cache_rule widest,
-                                              struct channel_lookup *lookup) {
-  struct error error;
+                                              struct channel_lookup *lookup, struct error *error) {
   const char *tag = request_query(request, "tag"), *regime = request_query(request, "regime");
   enum regime wanted = REGIME_IMPLIED;
   tag = tag ? tag : "default";
-  if (!channel_name_check(channel, &error) || (regime && !regime_parse(regime, &wanted, &error)) ||
-      !environment_from_texts(query_get, request, &lookup->asked, &error)) {
-    error.pointer[0] = 0; /* a pointer into the body, which this request does not have */
-    answer_failure(request, &error);
+  if (!channel_name_check(channel, error) || (regime && !regime_parse(regime, &wanted, error)) ||
+      !environment_from_texts(query_get, request, &lookup->asked, error)) {
+    error->pointer[0] = 0; /* a pointer into the body, which this request does not have */
     return NULL;
   }
 
-  if (!channel_rows_of_tag(worker->db, channel, tag, wanted, &lookup->rows, &error) ||
+  if (!channel_rows_of_tag(worker->db, channel, tag, wanted, &lookup->rows, error) ||
       (widest == CACHE_RULE_COMPATIBLE &&
-       !compatibilities_load(worker->db, &lookup->declared, &error))) {
-    answer_failure(request, &error);
+       !compatibilities_load(worker->db, &lookup->declared, error)))
     return NULL;
-  }
 
   size_t n = lookup->rows.n;
   json_t *extra = NULL;
@@ -90,31 +86,30 @@ const struct channel_row *channel_row_look_up(struct worker *worker, struct requ
     lookup->is_none = true;
     extra = json_pack("{s:o}", "nearest", cache_nearest(&lookup->asked, there, n, &sentence));
     if (sentence)
-      error_of(&error, ERROR_MISSING,
+      error_of(error, ERROR_MISSING,
                "channel \"%s\" has no entry for %.150s with tag \"%.50s\" and regime %s; %s",
                channel, asked, tag, regime_name(wanted), sentence);
     else
-      error_of(&error, ERROR_MISSING,
+      error_of(error, ERROR_MISSING,
                "channel \"%s\" has no entry with tag \"%.100s\" and regime %s; GET /v1/channels "
                "lists all",
                channel, tag, regime_name(wanted));
-    if (lookup->may_be_none) {
-      lookup->why = error;
-      json_decref(extra);
-      return NULL;
-    }
-    request_add_header(request, "Wavetune-Match", "none");
+    if (!lookup->may_be_none)
+      request_add_header(request, "Wavetune-Match", "none");
     break;
   case CACHE_MATCH_SEVERAL:
     extra = json_pack("{s:o}", "environments", cache_fitting(&lookup->asked, there, n));
-    error_set(&error,
+    error_set(error,
               "channel \"%s\" has entries for %zu environments that fit; state the members in "
               "which they differ (\"environments\" lists them)",
               channel, json_array_size(json_object_get(extra, "environments")));
     break;
   }
 
-  answer_failure_extra(request, &error, extra);
+  if (lookup->is_none && lookup->may_be_none)
+    json_decref(extra);
+  else
+    request->extra = extra;
   return NULL;
 }
 
@@ -128,20 +123,17 @@ void entry_answer_cached(struct request *request, json_t *entry, const char *eta
 }
 
 bool served_entry_find(struct worker *worker, struct request *request, const char *const *arguments,
-                       bool may_be_none, struct served_entry *ret) {
+                       bool may_be_none, struct served_entry *ret, struct error *error) {
   const char *channel = request_query(request, "channel"), *match = request_query(request, "match");
   enum cache_rule widest = CACHE_RULE_UNSTATED;
   cleanup_channel_lookup struct channel_lookup lookup = {.may_be_none = may_be_none};
-  if (!request_query_only(request, arguments))
+  if (!query_check(request, arguments, error))
     return false;
-  if (match && !cache_rule_parse(match, &widest)) {
-    answer_refusal(request, ERROR_INVALID, "", "match=%.32s is unknown: it must be " CACHE_RULES,
-                   match);
-    return false;
-  }
+  if (match && !cache_rule_parse(match, &widest))
+    return error_set(error, "match=%.32s is unknown: it must be " CACHE_RULES, match);
 
   const struct channel_row *row =
-      channel_row_look_up(worker, request, channel ? channel : "stable", widest, &lookup);
+      channel_row_look_up(worker, request, channel ? channel : "stable", widest, &lookup, error);
   if (!row && !(may_be_none && lookup.is_none))
     return false;
 
@@ -159,7 +151,7 @@ bool served_entry_find(struct worker *worker, struct request *request, const cha
   }
 
   if (!row)
-    ret->why = xstrdup(lookup.why.message);
+    ret->why = xstrdup(error->message);
   return true;
 }
 
@@ -169,13 +161,14 @@ void served_entry_release(struct served_entry *served) {
   free(served->why);
 }
 
-void route_cache_get(struct worker *worker, struct request *request) {
+bool route_cache_get(struct worker *worker, struct request *request, struct error *error) {
   static const char *const arguments[] = {SERVED_ARGUMENTS, NULL};
   cleanup_served_entry struct served_entry served = {0};
-  if (!served_entry_find(worker, request, arguments, false, &served))
-    return;
+  if (!served_entry_find(worker, request, arguments, false, &served, error))
+    return false;
 
   served.fetch.kind = FETCH_ENTRY;
   fetches_note(request, &served.fetch);
   entry_answer_cached(request, TAKE(served.answer), served.etag, served.match);
+  return true;
 }

@@ -90,12 +90,12 @@ static const struct field item_fields[] = {
 const struct record environment_item_record = ANSWER("EnvironmentItem", item_fields);
 #undef RECORD_OF
 
-void route_environment_list(struct worker *worker, struct request *request) {
+bool route_environment_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_environments_list,
                                    .record = &environment_item_record};
-  if (request_query_only(request, list_arguments))
-    answer_page_by(worker, request, &list,
-                   BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))));
+  return query_check(request, list_arguments, error) &&
+         answer_page_by(worker, request, &list,
+                        BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))));
 }
 
 /* Matching jobs */

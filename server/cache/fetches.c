@@ -219,25 +219,20 @@ static const struct field listed_fields[] = {
 const struct record listed_fetch_record = ANSWER("ReleaseFetch", listed_fields);
 #undef RECORD_OF
 
-void route_release_fetches(struct worker *worker, struct request *request) {
+bool route_release_fetches(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_fetches_list, .record = &listed_fetch_record};
-  struct error error;
   struct digest digest;
   cleanup_rows struct db_rows *found = NULL;
-  if (!request_query_only(request, list_arguments))
-    return;
+  if (!query_check(request, list_arguments, error))
+    return false;
 
   bool is_digest = digest_parse(request->segments[0], &digest);
-  if (is_digest && !(found = db_query(worker->db, &sql_fetches_release, &error,
-                                      BY_DIGEST("release", &digest)))) {
-    answer_failure(request, &error);
-    return;
-  }
-  if (!is_digest || !db_count(found)) {
-    answer_refusal(request, ERROR_MISSING, "",
-                   "there is no release %.100s; GET /v1/releases lists all", request->segments[0]);
-    return;
-  }
+  if (is_digest &&
+      !(found = db_query(worker->db, &sql_fetches_release, error, BY_DIGEST("release", &digest))))
+    return false;
+  if (!is_digest || !db_count(found))
+    return error_of(error, ERROR_MISSING, "there is no release %.100s; GET /v1/releases lists all",
+                    request->segments[0]);
 
-  answer_page_by(worker, request, &list, BY_DIGEST("release", &digest));
+  return answer_page_by(worker, request, &list, BY_DIGEST("release", &digest));
 }

@@ -37,25 +37,21 @@ static bool launches_add(struct worker *worker, const struct capture_report *rep
   return true;
 }
 
-void route_capture_post(struct worker *worker, struct request *request) {
+bool route_capture_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_capture_report struct capture_report report = {0};
-  struct error error;
   int64_t functions = 0, launches = 0;
-  if (!request_query_only(request, NULL) ||
-      !request_may_report(request, server_capture_rates(worker->server)))
-    return;
-
-  if (!capture_report_parse(request->json, &report, &error) ||
-      !functions_add(worker, &report, request->token_id, &functions, &error) ||
-      !launches_add(worker, &report, request->token_id, &launches, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!query_check(request, NULL, error) ||
+      !request_may_report(request, server_capture_rates(worker->server), error) ||
+      !capture_report_parse(request->json, &report, error) ||
+      !functions_add(worker, &report, request->token_id, &functions, error) ||
+      !launches_add(worker, &report, request->token_id, &launches, error))
+    return false;
 
   int64_t dropped = (int64_t)(report.n_functions + report.n_launches) - functions - launches;
-  request_answer_json(request, 202,
-                      json_pack("{s:I, s:I, s:I}", "functions", (json_int_t)functions, "launches",
-                                (json_int_t)launches, "dropped", (json_int_t)dropped));
+  return request_answer_json(request, 202,
+                             json_pack("{s:I, s:I, s:I}", "functions", (json_int_t)functions,
+                                       "launches", (json_int_t)launches, "dropped",
+                                       (json_int_t)dropped));
 }
 
 /* Reading and removing */
@@ -210,31 +206,28 @@ static json_t *item_write(const void *object) {
   return record_write(&capture_item_record, &item);
 }
 
-void route_capture_list(struct worker *worker, struct request *request) {
+bool route_capture_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {
       .statement = &sql_captures_list, .record = &capture_item_record, .write = item_write};
-  answer_list(worker, request, &list);
+  return answer_list(worker, request, &list, error);
 }
 
 /* Finds the captured function of the path, if the token may read it. Else answers and returns NULL:
  * a token learns nothing of functions that are not its own. */
 static struct db_rows *function_find(struct worker *worker, struct request *request,
-                                     unsigned others) {
-  struct error error;
+                                     unsigned others, struct error *error) {
   int64_t id;
-  if (!request_query_only(request, NULL) || !answer_id(request, "captured function", &id))
+  if (!query_check(request, NULL, error) || !id_read(request, "captured function", &id, error))
     return NULL;
 
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_captures_function, &error, BY_INTEGER("id", id));
-  if (!rows) {
-    answer_failure(request, &error);
+      db_query(worker->db, &sql_captures_function, error, BY_INTEGER("id", id));
+  if (!rows)
     return NULL;
-  }
   if (!db_count(rows) ||
       (db_get_integer(rows, 0, "token_id") != request->token_id && !(request->roles & others))) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no captured function %lld of this token",
-                   (long long)id);
+    error_of(error, ERROR_MISSING, "there is no captured function %lld of this token",
+             (long long)id);
     return NULL;
   }
 
@@ -295,50 +288,46 @@ static json_t *launch_write(const void *object) {
   return record_write(&capture_launch_record, &launch);
 }
 
-void route_capture_get(struct worker *worker, struct request *request) {
-  struct error error;
+bool route_capture_get(struct worker *worker, struct request *request, struct error *error) {
   cleanup_rows struct db_rows *function =
-      function_find(worker, request, TOKEN_BUILDER | TOKEN_OPERATOR | TOKEN_ADMIN);
+      function_find(worker, request, TOKEN_BUILDER | TOKEN_OPERATOR | TOKEN_ADMIN, error);
   if (!function)
-    return;
+    return false;
 
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_captures_launches, &error,
+      db_query(worker->db, &sql_captures_launches, error,
                BY_INTEGER("function", db_get_integer(function, 0, "id")));
-  if (!rows) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!rows)
+    return false;
 
   json_t *launches =
       db_first_rows_to_json(rows, db_count(rows), &capture_launch_record, launch_write);
   const struct json_text members[] = {{"function", db_get(function, 0, "document")}};
-  request_answer_json_with(request, 200, json_pack("{s:o}", "launches", launches), members, 1);
+  return request_answer_json_with(request, 200, json_pack("{s:o}", "launches", launches), members,
+                                  1);
 }
 
-void route_capture_delete(struct worker *worker, struct request *request) {
-  struct error error;
+bool route_capture_delete(struct worker *worker, struct request *request, struct error *error) {
   struct db *db = worker->db;
   cleanup_rows struct db_rows *removed = NULL;
   cleanup_rows struct db_rows *function =
-      function_find(worker, request, TOKEN_OPERATOR | TOKEN_ADMIN);
+      function_find(worker, request, TOKEN_OPERATOR | TOKEN_ADMIN, error);
   if (!function)
-    return;
+    return false;
 
-  bool ok = db_begin(db, &error);
+  bool ok = db_begin(db, error);
   if (ok) {
-    ok = (removed = db_query(db, &sql_captures_remove, &error,
+    ok = (removed = db_query(db, &sql_captures_remove, error,
                              BY_INTEGER("id", db_get_integer(function, 0, "id"))));
     if (ok && db_count(removed))
       ok = audit_note(db, request_author(request), AUDIT_REMOVE_CAPTURE, request->segments[0],
-                      json_pack("{s:s}", "name", db_get(removed, 0, "name")), &error);
-    ok = db_end(db, ok, &error);
+                      json_pack("{s:s}", "name", db_get(removed, 0, "name")), error);
+    ok = db_end(db, ok, error);
   }
 
   if (!ok)
-    answer_failure(request, &error);
-  else
-    request_answer_empty(request, 204);
+    return false;
+  return request_answer_empty(request, 204);
 }
 
 /* Builders */
@@ -407,28 +396,26 @@ static bool launches_claim(struct db *db, const struct lease_request *wish, cons
                                 ret_claimed, error));
 }
 
-void route_capture_lease(struct worker *worker, struct request *request) {
+bool route_capture_lease(struct worker *worker, struct request *request, struct error *error) {
   struct lease_request wish = {0};
-  struct error error;
   struct db *db = worker->db;
   const char *author = request_author(request)->name;
   cleanup_rows struct db_rows *chosen = NULL, *claimed = NULL;
-  if (!request_query_only(request, NULL))
-    return;
+  if (!query_check(request, NULL, error))
+    return false;
 
-  bool ok = record_read(&capture_lease_request_record, request->json, "", &wish, &error) &&
-            db_begin(db, &error) &&
-            db_end(db, launches_claim(db, &wish, author, &chosen, &claimed, &error), &error);
-  if (!ok) {
-    answer_failure(request, &error);
-  } else if (!claimed) {
+  bool ok = record_read(&capture_lease_request_record, request->json, "", &wish, error) &&
+            db_begin(db, error) &&
+            db_end(db, launches_claim(db, &wish, author, &chosen, &claimed, error), error);
+  if (ok && !claimed) {
     request_answer_empty(request, 204);
-  } else {
+  } else if (ok) {
     size_t size;
     char *body = lease_text(chosen, claimed, &size);
     request_answer_text(request, 200, "application/json", body, size);
   }
   record_release(&capture_lease_request_record, &wish);
+  return ok;
 }
 
 #define RECORD_OF struct capture_result
@@ -507,28 +494,26 @@ const struct lease_kind build_kind = {.name = "build",
                                       .statements = &statements,
                                       .answer = launches_answer};
 
-void route_capture_results(struct worker *worker, struct request *request) {
+bool route_capture_results(struct worker *worker, struct request *request, struct error *error) {
   struct results_request results = {0};
-  struct error error;
-  if (!request_query_only(request, NULL))
-    return;
+  if (!query_check(request, NULL, error))
+    return false;
 
   record_init(&capture_results_record, &results);
-  bool ok = record_read(&capture_results_record, request->json, "", &results, &error);
+  bool ok = record_read(&capture_results_record, request->json, "", &results, error);
   for (size_t i = 0; ok && i < results.n; i++)
     if (results.launches[i].refused && !digest_is_none(&results.launches[i].build))
-      ok = error_at(&error, "/launches", "launch %zu has both a build and a refusal", i + 1);
+      ok = error_at(error, "/launches", "launch %zu has both a build and a refusal", i + 1);
 
   struct capture_answer answer = {.results = results.launches, .n = results.n};
-  ok = ok && capture_spaces_set(worker->db, results.launches, results.n, &error) &&
-       lease_answer(worker, &build_kind, &answer, &error);
-  if (!ok)
-    answer_failure(request, &error);
-  else
+  ok = ok && capture_spaces_set(worker->db, results.launches, results.n, error) &&
+       lease_answer(worker, &build_kind, &answer, error);
+  if (ok)
     request_answer_json(request, 200,
                         json_pack("{s:I, s:I}", "accepted", (json_int_t)answer.accepted, "stale",
                                   (json_int_t)((int64_t)results.n - answer.accepted)));
   record_release(&capture_results_record, &results);
+  return ok;
 }
 
 void captures_housekeep(struct worker *worker) {

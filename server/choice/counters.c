@@ -54,16 +54,14 @@ static bool counters_keep(struct db *db, const struct counters_report *report,
   return true;
 }
 
-void route_counters_post(struct worker *worker, struct request *request) {
+bool route_counters_post(struct worker *worker, struct request *request, struct error *error) {
   struct counters_report report = {.tag = xstrdup("default")};
-  struct error error;
-  if (request_query_only(request, NULL) &&
-      request_may_report(request, server_counters_rates(worker->server))) {
-    if (record_read(&counters_report_record, request->json, "", &report, &error) &&
-        counters_keep(worker->db, &report, &error))
-      request_answer_empty(request, 204);
-    else
-      answer_failure(request, &error);
-  }
+  bool ok = query_check(request, NULL, error) &&
+            request_may_report(request, server_counters_rates(worker->server), error) &&
+            record_read(&counters_report_record, request->json, "", &report, error) &&
+            counters_keep(worker->db, &report, error);
+  if (ok)
+    request_answer_empty(request, 204);
   record_release(&counters_report_record, &report);
+  return ok;
 }

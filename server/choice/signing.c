@@ -110,39 +110,35 @@ static bool signature_store(struct db *db, struct request *request, const struct
   return db_end(db, ok, error);
 }
 
-void route_choices_sign(struct worker *worker, struct request *request) {
+bool route_choices_sign(struct worker *worker, struct request *request, struct error *error) {
   struct documents *documents = server_documents(worker->server);
   struct choices_signing signing = {0};
   struct document *document = NULL;
   struct digest release;
-  struct error error;
   char text[DIGEST_TEXT_SIZE];
   json_t *answer;
-  if (!request_query_only(request, NULL))
-    return;
+  if (!query_check(request, NULL, error))
+    return false;
   if ((!digest_parse(request->segments[0], &release) &&
-       !error_of(&error, ERROR_MISSING, "there is no release %.100s", request->segments[0])) ||
-      !record_read(&choices_signing_record, request->json, "", &signing, &error) ||
-      !document_get(worker, &release, &document, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+       !error_of(error, ERROR_MISSING, "there is no release %.100s", request->segments[0])) ||
+      !record_read(&choices_signing_record, request->json, "", &signing, error) ||
+      !document_get(worker, &release, &document, error))
+    return false;
 
   /* A signature over other bytes is of no use, and may show that one side is wrong. */
-  bool is_same = digest_equal(&document->digest, &signing.choices);
-  if (!is_same)
-    answer_refusal(request, ERROR_CONFLICT, "/choices",
-                   "the choices of this release have the digest %s here: the server and the "
-                   "publisher's programs have different versions, or one of them is wrong",
-                   digest_format(&document->digest, text));
-  else if (!signer_check(worker->db, request, &release, &error) ||
-           !signature_check(worker->server, &release, &signing, &error) ||
-           !signature_store(worker->db, request, &release, &signing, &error) ||
-           !choices_signatures_load(worker->db, &release, &signing.choices, &answer, &error))
-    answer_failure(request, &error);
-  else {
+  bool ok = (digest_equal(&document->digest, &signing.choices) ||
+             error_of_at(error, ERROR_CONFLICT, "/choices",
+                         "the choices of this release have the digest %s here: the server and the "
+                         "publisher's programs have different versions, or one of them is wrong",
+                         digest_format(&document->digest, text))) &&
+            signer_check(worker->db, request, &release, error) &&
+            signature_check(worker->server, &release, &signing, error) &&
+            signature_store(worker->db, request, &release, &signing, error) &&
+            choices_signatures_load(worker->db, &release, &signing.choices, &answer, error);
+  if (ok) {
     response_cache_forget_channels(worker->server);
     request_answer_json(request, 200, answer);
   }
   document_put(documents, document);
+  return ok;
 }

@@ -326,33 +326,24 @@ static const struct field answer_fields[] = {
 const struct record demand_answer_record = ANSWER("DemandAnswer", answer_fields);
 #undef RECORD_OF
 
-void route_demand_post(struct worker *worker, struct request *request) {
+bool route_demand_post(struct worker *worker, struct request *request, struct error *error) {
   enum demand_policy policy = server_options(worker->server)->demand;
   cleanup_demand_report struct demand_report report = {0};
-  struct error error;
   size_t accepted = 0, stored = 0;
-  if (!request_query_only(request, NULL))
-    return;
-
-  if (!request_may_report(request, server_demand_rates(worker->server)))
-    return;
-
-  if (!demand_report_parse(request->json, &report, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!query_check(request, NULL, error) ||
+      !request_may_report(request, server_demand_rates(worker->server), error) ||
+      !demand_report_parse(request->json, &report, error))
+    return false;
 
   if (policy != DEMAND_OFF &&
-      (!demand_keep(worker, &report, request_author(request), &accepted, &error) ||
-       !misses_keep(worker, &report, request_author(request), &stored, &error))) {
-    answer_failure(request, &error);
-    return;
-  }
+      (!demand_keep(worker, &report, request_author(request), &accepted, error) ||
+       !misses_keep(worker, &report, request_author(request), &stored, error)))
+    return false;
 
   size_t n = report.items.n + report.n_missed;
   accepted += stored;
   const struct demand_answer answer = {(int64_t)accepted, (int64_t)(n - accepted), policy};
-  request_answer_json(request, 202, record_write(&demand_answer_record, &answer));
+  return request_answer_json(request, 202, record_write(&demand_answer_record, &answer));
 }
 
 /* Queueing */
@@ -372,25 +363,21 @@ bool demand_decide(struct db *db, int64_t id, int64_t job, const struct error *r
                     BY_ID("job", job));
 }
 
-void route_demand_get(struct worker *worker, struct request *request) {
+bool route_demand_get(struct worker *worker, struct request *request, struct error *error) {
   static const char *const arguments[] = {"limit", NULL};
-  struct error error;
   cleanup_rows struct db_rows *rows = NULL, *missed = NULL;
   int64_t limit;
   const char *after;
-  if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
-    return;
-
-  if (!demand_wanted_read(worker->db, limit, DEMAND_LIST, 0, &rows, &error) ||
-      !(missed = db_query(worker->db, &sql_demand_missed, &error, BY_INTEGER("limit", limit),
+  if (!query_check(request, arguments, error) || !page_read(request, &limit, &after, error) ||
+      !demand_wanted_read(worker->db, limit, DEMAND_LIST, 0, &rows, error) ||
+      !(missed = db_query(worker->db, &sql_demand_missed, error, BY_INTEGER("limit", limit),
                           BY_INTEGER("days", DEMAND_MISS_DAYS))))
-    answer_failure(request, &error);
-  else
-    request_answer_json(request, 200,
-                        json_pack("{s:o, s:n, s:o, s:s}", "items",
-                                  db_rows_to_json(rows, &demand_item_record), "next", "missed",
-                                  db_rows_to_json(missed, &demand_missed_record), "policy",
-                                  demand_policy_names[server_options(worker->server)->demand]));
+    return false;
+  return request_answer_json(
+      request, 200,
+      json_pack("{s:o, s:n, s:o, s:s}", "items", db_rows_to_json(rows, &demand_item_record), "next",
+                "missed", db_rows_to_json(missed, &demand_missed_record), "policy",
+                demand_policy_names[server_options(worker->server)->demand]));
 }
 
 /* Queues a job for the key with the space and budget of the kernel's newest job, as a person would.
@@ -472,22 +459,14 @@ static const struct field queue_request_fields[] = {
 const struct record demand_queue_request_record =
     RECORD("DemandQueueRequest", struct queue_request, queue_request_fields);
 
-void route_demand_queue(struct worker *worker, struct request *request) {
+bool route_demand_queue(struct worker *worker, struct request *request, struct error *error) {
   struct queue_request asked;
-  struct error error;
   json_t *answers;
-  if (!request_query_only(request, NULL))
-    return;
-
-  if (!record_read(&demand_queue_request_record, request->json, "", &asked, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  if (!demand_queue(worker, asked.top, request_author(request), &answers, &error))
-    answer_failure(request, &error);
-  else
-    request_answer_json(request, 200, json_pack("{s:o}", "items", answers));
+  if (!query_check(request, NULL, error) ||
+      !record_read(&demand_queue_request_record, request->json, "", &asked, error) ||
+      !demand_queue(worker, asked.top, request_author(request), &answers, error))
+    return false;
+  return request_answer_json(request, 200, json_pack("{s:o}", "items", answers));
 }
 
 void demand_housekeep(struct worker *worker) {

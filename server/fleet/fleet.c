@@ -167,10 +167,11 @@ static bool summary_await(struct worker *worker, struct fleet_summary **ret, str
   return true;
 }
 
-/* slot_take for a request, which is parked for SLOT_WAIT. */
+/* slot_take for a request, which is parked, or refused, for SLOT_WAIT: *ret is NULL. */
 static enum slot_answer slot_take_for(struct worker *worker, struct request *request,
                                       struct slot *slot, struct snapshot **ret) {
   struct fleet *fleet = server_fleet(worker->server);
+  *ret = NULL;
   pthread_mutex_lock(&fleet->lock);
   enum slot_answer answer = slot_take(slot, ret);
   pthread_mutex_unlock(&fleet->lock);
@@ -183,46 +184,36 @@ static enum slot_answer slot_take_for(struct worker *worker, struct request *req
   return answer;
 }
 
-bool fleet_summary_get(struct worker *worker, struct request *request, struct fleet_summary **ret) {
+bool fleet_summary_get(struct worker *worker, struct request *request, struct fleet_summary **ret,
+                       struct error *error) {
   struct snapshot *snapshot;
-  struct error error;
-  switch (slot_take_for(worker, request, &server_fleet(worker->server)->summary, &snapshot)) {
-  case SLOT_TAKEN:
-    *ret = (struct fleet_summary *)snapshot;
-    return true;
-  case SLOT_MAKE:
-    if (summary_make(worker, ret, &error))
-      return true;
-    answer_failure(request, &error);
-    return false;
-  default:
-    return false;
-  }
+  struct slot *slot = &server_fleet(worker->server)->summary;
+  if (slot_take_for(worker, request, slot, &snapshot) == SLOT_MAKE)
+    return summary_make(worker, ret, error);
+  *ret = (struct fleet_summary *)snapshot;
+  return true;
 }
 
-bool campaigns_get(struct worker *worker, struct request *request, struct campaigns **ret) {
+bool campaigns_get(struct worker *worker, struct request *request, struct campaigns **ret,
+                   struct error *error) {
   struct fleet *fleet = server_fleet(worker->server);
   struct snapshot *snapshot;
-  struct error error;
-  enum slot_answer answer = slot_take_for(worker, request, &fleet->campaigns, &snapshot);
-  if (answer == SLOT_TAKEN)
+  if (slot_take_for(worker, request, &fleet->campaigns, &snapshot) != SLOT_MAKE) {
     *ret = (struct campaigns *)snapshot;
-  if (answer != SLOT_MAKE)
-    return answer == SLOT_TAKEN;
+    return true;
+  }
 
   int64_t began_ms = clock_monotonic_ms();
   struct campaigns *made = NULL;
   struct fleet_summary *summary = NULL;
-  bool ok = summary_await(worker, &summary, &error);
+  bool ok = summary_await(worker, &summary, error);
   if (ok) {
-    ok = campaigns_make(worker, summary, &made, &error);
+    ok = campaigns_make(worker, summary, &made, error);
     snapshot_put(fleet, &summary->snapshot);
   }
   slot_made(worker->server, &fleet->campaigns, ok ? &made->snapshot : NULL, began_ms);
   if (ok)
     *ret = made;
-  else
-    answer_failure(request, &error);
   return ok;
 }
 

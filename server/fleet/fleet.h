@@ -85,10 +85,10 @@ void snapshot_etag(const char *text, size_t size, char ret[SNAPSHOT_ETAG_SIZE]);
 /* How many devices take leases of jobs of this class. */
 int64_t fleet_class_devices(const struct fleet_summary *summary, const char *class);
 
-/* The summary for a request; give it back with snapshot_put. False: the request was answered with a
- * failure, or parked until another request has made a summary, and then runs again. */
+/* The summary for a request; give it back with snapshot_put. NULL: the request was parked until
+ * another request has made a summary, and then runs again. */
 must_check bool fleet_summary_get(struct worker *worker, struct request *request,
-                                  struct fleet_summary **ret);
+                                  struct fleet_summary **ret, struct error *error);
 
 struct campaign {
   char *tag, *run;
@@ -109,7 +109,7 @@ struct campaigns {
 int campaign_compare(const void *a, const void *b);
 /* As fleet_summary_get. */
 must_check bool campaigns_get(struct worker *worker, struct request *request,
-                              struct campaigns **ret);
+                              struct campaigns **ret, struct error *error);
 
 /* How they are made (fleet_make.c, campaigns.c). `before`: the last one, or NULL. */
 must_check bool fleet_summary_make(struct worker *worker, struct fleet_samples *samples,

@@ -61,7 +61,7 @@ bool token_rates_take(struct token_rates *rates, const char *token_name, int64_t
   return may;
 }
 
-bool request_may_report(struct request *request, struct token_rates *rates) {
+bool request_may_report(struct request *request, struct token_rates *rates, struct error *error) {
   int64_t wait_s;
   char text[24];
   if (token_rates_take(rates, request->token_name, clock_monotonic_ms(), &wait_s))
@@ -70,9 +70,9 @@ bool request_may_report(struct request *request, struct token_rates *rates) {
   counter_add(COUNTER_reports_refused, 1);
   snprintf(text, sizeof text, "%lld", (long long)wait_s);
   request_add_header(request, "Retry-After", text);
-  answer_refusal(request, ERROR_RATE, "",
-                 "the token %s posts more than %d reports a minute; post fewer and larger ones, or "
-                 "wait %s s",
-                 request->token_name, rates->per_minute, text);
-  return false;
+  return error_of(
+      error, ERROR_RATE,
+      "the token %s posts more than %d reports a minute; post fewer and larger ones, or "
+      "wait %s s",
+      request->token_name, rates->per_minute, text);
 }

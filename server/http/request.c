@@ -37,30 +37,25 @@ const struct author *request_author(struct request *request) {
   return &private_->author;
 }
 
-bool request_query_only(struct request *request, const char *const *names) {
+bool query_check(const struct request *request, const char *const *names, struct error *error) {
   const struct uri *uri = &request_private_of(request)->uri;
   for (size_t i = 0; i < uri->n_query; i++) {
     const char *const *known = names;
     while (known && *known && strcmp(*known, uri->query[i].name) != 0)
       known++;
-    if (!known || !*known) {
-      answer_refusal(request, ERROR_INVALID, "", "unknown query argument \"%.64s\"",
-                     uri->query[i].name);
-      return false;
-    }
+    if (!known || !*known)
+      return error_set(error, "unknown query argument \"%.64s\"", uri->query[i].name);
   }
 
   return true;
 }
 
-bool request_page(struct request *request, int64_t *ret_limit, const char **ret_after) {
+bool page_read(const struct request *request, int64_t *ret_limit, const char **ret_after,
+               struct error *error) {
   const char *text = request_query(request, "limit");
   uint64_t limit = PAGE_DEFAULT;
-  if (text && (!header_size(text, &limit) || limit < 1 || limit > PAGE_MAX)) {
-    answer_refusal(request, ERROR_INVALID, "", "the query argument \"limit\" must be 1 to %d",
-                   PAGE_MAX);
-    return false;
-  }
+  if (text && (!header_size(text, &limit) || limit < 1 || limit > PAGE_MAX))
+    return error_set(error, "the query argument \"limit\" must be 1 to %d", PAGE_MAX);
 
   *ret_limit = (int64_t)limit;
   *ret_after = request_query(request, "after");
@@ -68,18 +63,16 @@ bool request_page(struct request *request, int64_t *ret_limit, const char **ret_
 }
 
 bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit, int64_t *ret_after) {
-  const char *text;
+  const char *text = NULL;
   uint64_t after = 0;
-  if (!request_page(request, ret_limit, &text))
-    return false;
-  if (text && (!header_size(text, &after) || after > INT64_MAX)) {
-    answer_refusal(request, ERROR_INVALID, "",
-                   "the query argument \"after\" must be the \"next\" of the page before");
-    return false;
-  }
-
+  struct error error;
+  bool ok = page_read(request, ret_limit, &text, &error);
+  if (ok && text && (!header_size(text, &after) || after > INT64_MAX))
+    ok = error_set(&error, "the query argument \"after\" must be the \"next\" of the page before");
+  if (!ok)
+    answer_failure(request, &error);
   *ret_after = text ? (int64_t)after : start;
-  return true;
+  return ok;
 }
 
 json_t *page_to_json(json_t *items, int64_t next) {
@@ -112,16 +105,44 @@ void answer_page(struct worker *worker, struct request *request, const struct li
   request_answer_json(request, 200, page_to_json(items, next));
 }
 
-void answer_page_given(struct worker *worker, struct request *request, const struct list *list,
+bool answer_page_given(struct worker *worker, struct request *request, const struct list *list,
                        const struct db_argument *given) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_arguments(&parameters, given);
   answer_page(worker, request, list, &parameters);
+  return true;
 }
 
-void answer_list(struct worker *worker, struct request *request, const struct list *list) {
-  if (request_query_only(request, list_arguments))
-    answer_page_by(worker, request, list);
+bool answer_list(struct worker *worker, struct request *request, const struct list *list,
+                 struct error *error) {
+  return query_check(request, list_arguments, error) && answer_page_by(worker, request, list);
+}
+
+bool id_read(const struct request *request, const char *what, int64_t *ret_id,
+             struct error *error) {
+  const char *text = request->segments[0];
+  uint64_t id;
+  if (!header_size(text, &id) || id > INT64_MAX)
+    return error_of(error, ERROR_MISSING, "there is no %s \"%.40s\"; ids are decimal numbers", what,
+                    text);
+  *ret_id = (int64_t)id;
+  return true;
+}
+
+bool request_query_only(struct request *request, const char *const *names) {
+  struct error error;
+  bool ok = query_check(request, names, &error);
+  if (!ok)
+    answer_failure(request, &error);
+  return ok;
+}
+
+bool answer_id(struct request *request, const char *what, int64_t *ret_id) {
+  struct error error;
+  bool ok = id_read(request, what, ret_id, &error);
+  if (!ok)
+    answer_failure(request, &error);
+  return ok;
 }
 
 bool request_client_is_there(const struct request *request) {

@@ -103,19 +103,15 @@ static bool all_store(struct db *db, const struct import_post *post, const struc
   return audit_note(db, author, AUDIT_IMPORT, post->format, detail, error);
 }
 
-/* Reads the kernels that the post names by hash; answers and returns false when one is missing. */
-static bool kernels_find(struct worker *worker, struct request *request,
-                         struct import_post *import) {
+/* Reads the kernels that the post names by hash. */
+static bool kernels_find(struct worker *worker, struct import_post *import, struct error *error) {
   size_t n = import->kernels.n;
   cleanup_free struct digest *hashes = xcalloc(n, sizeof *hashes);
   cleanup_free json_t **manifests = xcalloc(n, sizeof(json_t *));
-  struct error error;
   for (size_t i = 0; i < n; i++)
     hashes[i] = import_kernel_at(import, i)->hash;
-  if (!kernels_load(worker->db, hashes, n, manifests, &error)) {
-    answer_failure(request, &error);
+  if (!kernels_load(worker->db, hashes, n, manifests, error))
     return false;
-  }
 
   bool are_known = true;
   for (size_t i = 0; i < n; i++) {
@@ -125,15 +121,15 @@ static bool kernels_find(struct worker *worker, struct request *request,
       continue;
 
     /* A stored manifest was checked when it was registered. */
-    are_known = manifest && kernel_parse(manifest, &kernel->kernel, &error);
+    are_known = manifest && kernel_parse(manifest, &kernel->kernel, error);
     if (manifest && !are_known)
-      log_error("import: a stored manifest is not valid any more: %s", error.message);
+      log_error("import: a stored manifest is not valid any more: %s", error->message);
     if (!are_known) {
       char at[JSON_POINTER_SIZE], text[DIGEST_TEXT_SIZE];
       snprintf(at, sizeof at, "/kernels/%zu/kernel", i);
-      answer_refusal(request, ERROR_INVALID, at,
-                     "kernel %s is not registered; POST /v1/kernels first (wavetune kernel push)",
-                     digest_format(&kernel->hash, text));
+      error_at(error, at,
+               "kernel %s is not registered; POST /v1/kernels first (wavetune kernel push)",
+               digest_format(&kernel->hash, text));
     }
   }
   return are_known;
@@ -188,51 +184,39 @@ static json_t *answer_make(const struct import_post *import, const struct import
   return record_write(&import_answer_record, &answer);
 }
 
-void route_import_post(struct worker *worker, struct request *request) {
+bool route_import_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_import_post struct import_post import = {0};
   struct import_counts counts = {0};
-  struct error error;
 
-  if (!request_query_only(request, NULL))
-    return;
-  if (!import_post_parse(request->json, &import, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  if (!kernels_find(worker, request, &import))
-    return;
+  if (!query_check(request, NULL, error) || !import_post_parse(request->json, &import, error) ||
+      !kernels_find(worker, &import, error))
+    return false;
 
   struct db *db = worker->db;
-  if (!import_post_read(&import, &error) || !db_begin(db, &error) ||
-      !db_end(db, all_store(db, &import, request_author(request), &counts, &error), &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!import_post_read(&import, error) || !db_begin(db, error) ||
+      !db_end(db, all_store(db, &import, request_author(request), &counts, error), error))
+    return false;
 
   if (counts.added || counts.changed)
     log_info("import: format=%s added=%lld changed=%lld known=%lld", import.format,
              (long long)counts.added, (long long)counts.changed, (long long)counts.known);
-  request_answer_json(request, counts.added ? 201 : 200, answer_make(&import, &counts));
+  return request_answer_json(request, counts.added ? 201 : 200, answer_make(&import, &counts));
 }
 
-void route_import_list(struct worker *worker, struct request *request) {
+bool route_import_list(struct worker *worker, struct request *request, struct error *error) {
   static const char *const known[] = {"limit", "after", "kernel", "format", "tag", NULL};
   static const struct list list = {.statement = &sql_imports_list, .record = &import_item_record};
   const char *hash = request_query(request, "kernel");
   struct digest kernel;
-  if (!request_query_only(request, known))
-    return;
+  if (!query_check(request, known, error))
+    return false;
 
-  if (hash && !digest_parse(hash, &kernel)) {
-    answer_refusal(request, ERROR_INVALID, "",
-                   "\"kernel\" is not \"sha256:\" and 64 lower-case hexadecimal digits");
-    return;
-  }
+  if (hash && !digest_parse(hash, &kernel))
+    return error_set(error, "\"kernel\" is not \"sha256:\" and 64 lower-case hexadecimal digits");
 
-  answer_page_by(worker, request, &list, BY_DIGEST("kernel", hash ? &kernel : NULL),
-                 BY_TEXT("format", request_query(request, "format")),
-                 BY_TEXT("tag", request_query(request, "tag")));
+  return answer_page_by(worker, request, &list, BY_DIGEST("kernel", hash ? &kernel : NULL),
+                        BY_TEXT("format", request_query(request, "format")),
+                        BY_TEXT("tag", request_query(request, "tag")));
 }
 
 /* Stores an identity unless it is stored already. `text` is canonical JSON and has this digest. */
@@ -256,55 +240,44 @@ bool image_load(struct db *db, const struct digest *digest, char **ret_text, str
   return true;
 }
 
-static bool digest_of_path(struct request *request, struct digest *ret_digest) {
+static bool digest_of_path(struct request *request, struct digest *ret_digest,
+                           struct error *error) {
   if (digest_parse(request->segments[0], ret_digest))
     return true;
-  answer_refusal(request, ERROR_MISSING, "", "there is no image \"%.80s\"", request->segments[0]);
-  return false;
+  return error_of(error, ERROR_MISSING, "there is no image \"%.80s\"", request->segments[0]);
 }
 
-void route_image_put(struct worker *worker, struct request *request) {
+bool route_image_put(struct worker *worker, struct request *request, struct error *error) {
   cleanup_identity struct identity *identity = NULL;
   struct digest digest;
-  struct error error;
   char text[DIGEST_TEXT_SIZE];
   bool is_new;
 
-  if (!request_query_only(request, NULL) || !digest_of_path(request, &digest))
-    return;
-  if (!identity_parse(request->json, &identity, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!query_check(request, NULL, error) || !digest_of_path(request, &digest, error) ||
+      !identity_parse(request->json, &identity, error))
+    return false;
 
   cleanup_free char *canonical = json_canonical(request->json);
   struct digest actual = digest_of(canonical, strlen(canonical));
-  if (!digest_equal(&actual, &digest)) {
-    answer_refusal(request, ERROR_INVALID, "", "the identity's digest is %s, not the path's %s",
-                   digest_format(&actual, text), request->segments[0]);
-    return;
-  }
+  if (!digest_equal(&actual, &digest))
+    return error_set(error, "the identity's digest is %s, not the path's %s",
+                     digest_format(&actual, text), request->segments[0]);
 
-  if (!image_store(worker->db, &digest, canonical, request_author(request), &is_new, &error))
-    answer_failure(request, &error);
-  else
-    request_answer_json(request, is_new ? 201 : 200,
-                        json_pack("{s:o}", "image", json_digest_text(&digest)));
+  if (!image_store(worker->db, &digest, canonical, request_author(request), &is_new, error))
+    return false;
+  return request_answer_json(request, is_new ? 201 : 200,
+                             json_pack("{s:o}", "image", json_digest_text(&digest)));
 }
 
-void route_image_get(struct worker *worker, struct request *request) {
+bool route_image_get(struct worker *worker, struct request *request, struct error *error) {
   struct digest digest;
-  struct error error;
   char *text;
 
-  if (!request_query_only(request, NULL) || !digest_of_path(request, &digest))
-    return;
-
-  if (!image_load(worker->db, &digest, &text, &error))
-    answer_failure(request, &error);
-  else if (!text)
-    answer_refusal(request, ERROR_MISSING, "", "there is no image %s", request->segments[0]);
-  else
-    request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", text, strlen(text),
-                          request->segments[0], NULL);
+  if (!query_check(request, NULL, error) || !digest_of_path(request, &digest, error) ||
+      !image_load(worker->db, &digest, &text, error))
+    return false;
+  if (!text)
+    return error_of(error, ERROR_MISSING, "there is no image %s", request->segments[0]);
+  return request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", text, strlen(text),
+                               request->segments[0], NULL);
 }

@@ -117,13 +117,12 @@ bool agents_refusing(struct db *db, const struct code_of_job *code, int64_t live
 }
 
 static bool digest_of_path(struct request *request, int segment, const char *what,
-                           struct digest *ret_digest) {
+                           struct digest *ret_digest, struct error *error) {
   if (digest_parse(request->segments[segment], ret_digest))
     return true;
 
-  answer_refusal(request, ERROR_MISSING, "", "there is no %s \"%.80s\"", what,
-                 request->segments[segment]);
-  return false;
+  return error_of(error, ERROR_MISSING, "there is no %s \"%.80s\"", what,
+                  request->segments[segment]);
 }
 
 /* Stores a kernel or a build with its files, unless it is stored already, and notes it in the audit
@@ -164,14 +163,11 @@ static bool reference_store(struct worker *worker, struct request *request,
                     &note, &is_new, error);
 }
 
-void route_kernel_post(struct worker *worker, struct request *request) {
+bool route_kernel_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_kernel struct kernel *kernel = NULL;
-  struct error error;
   bool is_new;
-  if (!kernel_parse(request->json, &kernel, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!kernel_parse(request->json, &kernel, error))
+    return false;
 
   /* Its sources and the source of its reference, without duplicates; all of these files must be
    * stored. */
@@ -187,8 +183,8 @@ void route_kernel_post(struct worker *worker, struct request *request) {
       files[n++] = source->digest;
   }
 
-  if (!answer_missing_files(worker, request, files, n))
-    return;
+  if (!files_check(worker, request, files, n, error))
+    return false;
 
   cleanup_free char *manifest = json_dumps(kernel->json, JSON_COMPACT | JSON_ENSURE_ASCII);
   ALWAYS(manifest != NULL);
@@ -202,74 +198,60 @@ void route_kernel_post(struct worker *worker, struct request *request) {
                                     BY_TEXT("language", language_name(kernel->language)),
                                     BY_TEXT("manifest", manifest), BY_DIGESTS("files", files, n),
                                     BY_AUTHOR(author)),
-                       &note, &is_new, &error);
+                       &note, &is_new, error);
   if (ok && !is_new && kernel->is_captured && kernel->reference.source.path)
-    ok = reference_store(worker, request, kernel, files, n, &error);
+    ok = reference_store(worker, request, kernel, files, n, error);
   if (!ok)
-    answer_failure(request, &error);
-  else
-    request_answer_json(request, is_new ? 201 : 200,
-                        json_pack("{s:s, s:s}", "kernel", hash, "name", kernel->name));
+    return false;
+  return request_answer_json(request, is_new ? 201 : 200,
+                             json_pack("{s:s, s:s}", "kernel", hash, "name", kernel->name));
 }
 
 /* Whether the build was not removed. Otherwise answers. */
-static bool build_may_be_stored(struct worker *worker, struct request *request,
-                                const struct digest *digest) {
-  struct error error;
+static bool build_may_be_stored(struct worker *worker, const struct digest *digest,
+                                struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_build_removed, &error, BY_DIGEST("digest", digest));
-  if (!rows) {
-    answer_failure(request, &error);
+      db_query(worker->db, &sql_build_removed, error, BY_DIGEST("digest", digest));
+  if (!rows)
     return false;
-  }
   if (!db_count(rows))
     return true;
 
   char text[DIGEST_TEXT_SIZE];
-  answer_refusal(request, ERROR_CONFLICT, "",
-                 "the build %s was removed by %s at %s and is not stored again; build from another "
-                 "source or with another compiler",
-                 digest_format(digest, text), db_get(rows, 0, "removed_by"),
-                 db_get(rows, 0, "removed_at"));
-  return false;
+  return error_of(
+      error, ERROR_CONFLICT,
+      "the build %s was removed by %s at %s and is not stored again; build from another "
+      "source or with another compiler",
+      digest_format(digest, text), db_get(rows, 0, "removed_by"), db_get(rows, 0, "removed_at"));
 }
 
-void route_build_put(struct worker *worker, struct request *request) {
+bool route_build_put(struct worker *worker, struct request *request, struct error *error) {
   cleanup_json json_t *manifest = NULL;
   cleanup_kernel struct kernel *kernel = NULL;
   cleanup_build struct build *build = NULL;
   struct digest hash, digest;
-  struct error error;
   bool is_new;
-  if (!digest_of_path(request, 0, "kernel", &hash) || !digest_of_path(request, 1, "build", &digest))
-    return;
+  if (!digest_of_path(request, 0, "kernel", &hash, error) ||
+      !digest_of_path(request, 1, "build", &digest, error) ||
+      !kernel_load(worker->db, &hash, &manifest, error))
+    return false;
 
-  if (!kernel_load(worker->db, &hash, &manifest, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!manifest)
+    return error_of(error, ERROR_MISSING, "there is no kernel %s", request->segments[0]);
 
-  if (!manifest) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no kernel %s", request->segments[0]);
-    return;
-  }
-
-  if (!(kernel_parse(manifest, &kernel, &error) || error_become(&error, ERROR_DAMAGED)) ||
-      !build_parse(request->json, kernel, &build, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!(kernel_parse(manifest, &kernel, error) || error_become(error, ERROR_DAMAGED)) ||
+      !build_parse(request->json, kernel, &build, error))
+    return false;
 
   if (!digest_equal(&build->digest, &digest)) {
     char text[DIGEST_TEXT_SIZE];
-    answer_refusal(request, ERROR_INVALID, "", "the build's digest is %s, not the path's %s",
-                   digest_format(&build->digest, text), request->segments[1]);
-    return;
+    return error_set(error, "the build's digest is %s, not the path's %s",
+                     digest_format(&build->digest, text), request->segments[1]);
   }
 
-  if (!build_may_be_stored(worker, request, &build->digest) ||
-      !answer_missing_files(worker, request, build->objects, build->n_objects))
-    return;
+  if (!build_may_be_stored(worker, &build->digest, error) ||
+      !files_check(worker, request, build->objects, build->n_objects, error))
+    return false;
 
   const struct author *author = request_author(request);
   cleanup_json json_t *head = build_head(build);
@@ -285,48 +267,40 @@ void route_build_put(struct worker *worker, struct request *request) {
                        BY_TAKEN("build", json_canonical(build->json)),
                        BY_TAKEN("head", json_canonical(head)),
                        BY_DIGESTS("files", build->objects, build->n_objects), BY_AUTHOR(author)),
-          &note, &is_new, &error))
-    answer_failure(request, &error);
-  else
-    request_answer_json(request, is_new ? 201 : 200,
-                        json_pack("{s:s}", "build", request->segments[1]));
+          &note, &is_new, error))
+    return false;
+  return request_answer_json(request, is_new ? 201 : 200,
+                             json_pack("{s:s}", "build", request->segments[1]));
 }
 
-void route_kernel_get(struct worker *worker, struct request *request) {
+bool route_kernel_get(struct worker *worker, struct request *request, struct error *error) {
   struct digest hash;
-  struct error error;
-  if (!digest_of_path(request, 0, "kernel", &hash))
-    return;
+  if (!digest_of_path(request, 0, "kernel", &hash, error))
+    return false;
 
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_kernel_select, &error, BY_DIGEST("hash", &hash));
-  if (!rows) {
-    answer_failure(request, &error);
-  } else if (!db_count(rows)) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no kernel %s", request->segments[0]);
-  } else {
-    cleanup_json json_t *answers = db_rows_to_json(rows, &kernel_record);
-    request_answer_json(request, 200, json_incref(json_array_get(answers, 0)));
-  }
+      db_query(worker->db, &sql_kernel_select, error, BY_DIGEST("hash", &hash));
+  if (!rows)
+    return false;
+  if (!db_count(rows))
+    return error_of(error, ERROR_MISSING, "there is no kernel %s", request->segments[0]);
+  cleanup_json json_t *answers = db_rows_to_json(rows, &kernel_record);
+  return request_answer_json(request, 200, json_incref(json_array_get(answers, 0)));
 }
 
-void route_build_get(struct worker *worker, struct request *request) {
+bool route_build_get(struct worker *worker, struct request *request, struct error *error) {
   struct digest hash, digest;
-  struct error error;
   char *text;
-  if (!request_query_only(request, NULL) || !digest_of_path(request, 0, "kernel", &hash) ||
-      !digest_of_path(request, 1, "build", &digest))
-    return;
-
-  if (!build_load(worker->db, &hash, &digest, &text, &error))
-    answer_failure(request, &error);
-  else if (!text)
-    answer_refusal(request, ERROR_MISSING, "", "kernel %s has no build %s", request->segments[0],
-                   request->segments[1]);
-  else
-    /* Not immutable: it may be removed. */
-    request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/json", text, strlen(text),
-                          request->segments[1], NULL);
+  if (!query_check(request, NULL, error) || !digest_of_path(request, 0, "kernel", &hash, error) ||
+      !digest_of_path(request, 1, "build", &digest, error) ||
+      !build_load(worker->db, &hash, &digest, &text, error))
+    return false;
+  if (!text)
+    return error_of(error, ERROR_MISSING, "kernel %s has no build %s", request->segments[0],
+                    request->segments[1]);
+  /* Not immutable: it may be removed. */
+  return request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/json", text,
+                               strlen(text), request->segments[1], NULL);
 }
 
 /* In the caller's transaction: removes a build that no channel's release and no open job needs. */
@@ -357,37 +331,31 @@ static bool build_remove(struct db *db, const struct author *author, const struc
                            json_pack("{s:o}", "kernel", json_digest_text(kernel)), error);
 }
 
-void route_build_delete(struct worker *worker, struct request *request) {
+bool route_build_delete(struct worker *worker, struct request *request, struct error *error) {
   struct digest kernel, digest;
-  struct error error;
-  if (!request_query_only(request, NULL) || !digest_of_path(request, 0, "kernel", &kernel) ||
-      !digest_of_path(request, 1, "build", &digest))
-    return;
-
-  if (!db_begin(worker->db, &error) ||
+  if (!query_check(request, NULL, error) || !digest_of_path(request, 0, "kernel", &kernel, error) ||
+      !digest_of_path(request, 1, "build", &digest, error) || !db_begin(worker->db, error) ||
       !db_end(worker->db,
-              build_remove(worker->db, request_author(request), &kernel, &digest, &error),
-              &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+              build_remove(worker->db, request_author(request), &kernel, &digest, error), error))
+    return false;
 
   response_cache_forget_channels(worker->server);
-  request_answer_empty(request, 204);
+  return request_answer_empty(request, 204);
 }
 
-void route_kernel_list(struct worker *worker, struct request *request) {
+bool route_kernel_list(struct worker *worker, struct request *request, struct error *error) {
   static const char *const arguments[] = {"limit", "after", "name", NULL};
   static const struct list list = {.statement = &sql_kernels_list, .record = &kernel_item_record};
-  if (request_query_only(request, arguments))
-    answer_page_by(worker, request, &list, BY_TEXT("name", request_query(request, "name")));
+  return query_check(request, arguments, error) &&
+         answer_page_by(worker, request, &list, BY_TEXT("name", request_query(request, "name")));
 }
 
-void route_build_list(struct worker *worker, struct request *request) {
+bool route_build_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_builds_list, .record = &build_item_record};
   struct digest hash;
-  if (digest_of_path(request, 0, "kernel", &hash) && request_query_only(request, list_arguments))
-    answer_page_by(worker, request, &list, BY_DIGEST("kernel", &hash));
+  return digest_of_path(request, 0, "kernel", &hash, error) &&
+         query_check(request, list_arguments, error) &&
+         answer_page_by(worker, request, &list, BY_DIGEST("kernel", &hash));
 }
 
 /* Signatures. A request has the signature and its public key, and the signature is verified, so
@@ -496,53 +464,45 @@ static bool signature_store(struct db *db, const struct signed_code *code,
   return true;
 }
 
-static void signature_post(struct worker *worker, struct request *request,
-                           const struct signed_code *code) {
+static bool signature_post(struct worker *worker, struct request *request,
+                           const struct signed_code *code, struct error *error) {
   struct code_signature signature;
-  struct error error;
   char what[SIGNED_CODE_TEXT_SIZE], id[DIGEST_TEXT_SIZE];
   json_t *answer;
   signed_code_format(code, what);
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_code_is_registered, &error, BY_DIGEST("kernel", &code->kernel),
+      db_query(worker->db, &sql_code_is_registered, error, BY_DIGEST("kernel", &code->kernel),
                BY_DIGEST("build", code->is_build ? &code->build : NULL));
-  if (!rows) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!rows)
+    return false;
 
-  if (!db_get_bool(rows, 0, "is_registered")) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no %s; push it first", what);
-    return;
-  }
+  if (!db_get_bool(rows, 0, "is_registered"))
+    return error_of(error, ERROR_MISSING, "there is no %s; push it first", what);
 
-  if (!signature_read(request->json, code, &signature, &error) ||
-      !signature_store(worker->db, code, &signature, request_author(request), &answer, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!signature_read(request->json, code, &signature, error) ||
+      !signature_store(worker->db, code, &signature, request_author(request), &answer, error))
+    return false;
 
-  if (!answer) {
-    answer_refusal(request, ERROR_INVALID, "/signature",
-                   "%s has %d signatures by other keys, which is the limit", what,
-                   CODE_SIGNATURES_MAX);
-    return;
-  }
+  if (!answer)
+    return error_at(error, "/signature", "%s has %d signatures by other keys, which is the limit",
+                    what, CODE_SIGNATURES_MAX);
 
   log_info("kernel: signed %s key=%s token=%s", what, digest_format(&signature.key, id),
            request->token_name);
-  request_answer_json(request, 200, answer);
+  return request_answer_json(request, 200, answer);
 }
 
-void route_kernel_signature_post(struct worker *worker, struct request *request) {
+bool route_kernel_signature_post(struct worker *worker, struct request *request,
+                                 struct error *error) {
   struct signed_code code = {.is_build = false};
-  if (digest_of_path(request, 0, "kernel", &code.kernel))
-    signature_post(worker, request, &code);
+  return digest_of_path(request, 0, "kernel", &code.kernel, error) &&
+         signature_post(worker, request, &code, error);
 }
 
-void route_build_signature_post(struct worker *worker, struct request *request) {
+bool route_build_signature_post(struct worker *worker, struct request *request,
+                                struct error *error) {
   struct signed_code code = {.is_build = true};
-  if (digest_of_path(request, 0, "kernel", &code.kernel) &&
-      digest_of_path(request, 1, "build", &code.build))
-    signature_post(worker, request, &code);
+  return digest_of_path(request, 0, "kernel", &code.kernel, error) &&
+         digest_of_path(request, 1, "build", &code.build, error) &&
+         signature_post(worker, request, &code, error);
 }

@@ -41,38 +41,34 @@ static const struct field entry_fields[] = {
 const struct record poison_entry_record = ANSWER("PoisonEntry", entry_fields);
 #undef RECORD_OF
 
-void route_poison_list(struct worker *worker, struct request *request) {
+bool route_poison_list(struct worker *worker, struct request *request, struct error *error) {
   static const char *const arguments[] = {"limit", "after", "in_force", NULL};
   static const struct list list = {
       .statement = &sql_poison_list, .record = &poison_entry_record, .is_newest_first = true};
   const char *in_force = request_query(request, "in_force");
   bool is_true = string_equal(in_force, "true");
-  if (!request_query_only(request, arguments))
-    return;
-  if (in_force && !is_true && !string_equal(in_force, "false")) {
-    answer_refusal(request, ERROR_INVALID, "", "in_force=\"%.40s\" is not true or false", in_force);
-    return;
-  }
-  answer_page_by(worker, request, &list, BY_BOOL("in_force", is_true));
+  if (!query_check(request, arguments, error))
+    return false;
+  if (in_force && !is_true && !string_equal(in_force, "false"))
+    return error_set(error, "in_force=\"%.40s\" is not true or false", in_force);
+  return answer_page_by(worker, request, &list, BY_BOOL("in_force", is_true));
 }
 
-/* Finds the entry of the path. Else answers and returns NULL. */
-static struct db_rows *entry_find(struct worker *worker, struct request *request) {
-  struct error error;
+/* Finds the entry of the path. NULL: *error says why not. */
+static struct db_rows *entry_find(struct worker *worker, struct request *request,
+                                  struct error *error) {
   int64_t id;
-  if (!request_query_only(request, NULL) ||
-      !answer_id(request, "entry of the ledger of poison", &id))
+  if (!query_check(request, NULL, error) ||
+      !id_read(request, "entry of the ledger of poison", &id, error))
     return NULL;
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_poison_get, &error, BY_INTEGER("id", id));
-  if (!rows)
-    answer_failure(request, &error);
-  else if (!db_count(rows))
-    answer_refusal(request, ERROR_MISSING, "",
-                   "there is no entry %lld of the ledger of poison; GET /v1/poison lists all",
-                   (long long)id);
-  else
+      db_query(worker->db, &sql_poison_get, error, BY_INTEGER("id", id));
+  if (rows && db_count(rows))
     return TAKE(rows);
+  if (rows)
+    error_of(error, ERROR_MISSING,
+             "there is no entry %lld of the ledger of poison; GET /v1/poison lists all",
+             (long long)id);
   return NULL;
 }
 
@@ -81,10 +77,11 @@ static void entry_answer(struct request *request, const struct db_rows *rows) {
   request_answer_json(request, 200, json_incref(json_array_get(items, 0)));
 }
 
-void route_poison_get(struct worker *worker, struct request *request) {
-  cleanup_rows struct db_rows *rows = entry_find(worker, request);
+bool route_poison_get(struct worker *worker, struct request *request, struct error *error) {
+  cleanup_rows struct db_rows *rows = entry_find(worker, request, error);
   if (rows)
     entry_answer(request, rows);
+  return rows;
 }
 
 struct poison_release {
@@ -112,23 +109,20 @@ static bool entry_release(struct db *db, const char *id, const char *reason,
   return db_end(db, ok, error);
 }
 
-void route_poison_release(struct worker *worker, struct request *request) {
-  cleanup_rows struct db_rows *rows = entry_find(worker, request), *after = NULL;
+bool route_poison_release(struct worker *worker, struct request *request, struct error *error) {
+  cleanup_rows struct db_rows *rows = entry_find(worker, request, error);
   struct poison_release wanted = {0};
-  struct error error;
   bool is_released;
-  if (!rows)
-    return;
-
-  if (!record_read(&poison_release_record, request->json, "", &wanted, &error) ||
-      !entry_release(worker->db, db_get(rows, 0, "id"), wanted.reason, request_author(request),
-                     &is_released, &error))
-    answer_failure(request, &error);
-  else if (!is_released)
-    answer_refusal(request, ERROR_CONFLICT, "",
-                   "entry %s was released already; GET /v1/poison/%s says by whom and why",
-                   db_get(rows, 0, "id"), db_get(rows, 0, "id"));
-  else if ((after = entry_find(worker, request)))
-    entry_answer(request, after);
+  bool ok = rows && record_read(&poison_release_record, request->json, "", &wanted, error) &&
+            entry_release(worker->db, db_get(rows, 0, "id"), wanted.reason, request_author(request),
+                          &is_released, error);
   record_release(&poison_release_record, &wanted);
+  if (ok && !is_released)
+    ok = error_of(error, ERROR_CONFLICT,
+                  "entry %s was released already; GET /v1/poison/%s says by whom and why",
+                  db_get(rows, 0, "id"), db_get(rows, 0, "id"));
+  cleanup_rows struct db_rows *after = ok ? entry_find(worker, request, error) : NULL;
+  if (after)
+    entry_answer(request, after);
+  return after;
 }

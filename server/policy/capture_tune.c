@@ -144,26 +144,24 @@ static bool keys_tune(struct worker *worker, const struct tune_request *wanted,
   return ok;
 }
 
-void route_capture_tune(struct worker *worker, struct request *request) {
+bool route_capture_tune(struct worker *worker, struct request *request, struct error *error) {
   struct tune_request wanted;
-  struct error error;
   json_t *answer = NULL;
   bool is_locked = false;
-  if (!request_query_only(request, NULL))
-    return;
+  if (!query_check(request, NULL, error))
+    return false;
 
   record_init(&capture_tune_record, &wanted);
   wanted.priority = 0;
-  bool ok = record_read(&capture_tune_record, request->json, "", &wanted, &error) &&
-            wanted_check(&wanted, &error);
+  bool ok = record_read(&capture_tune_record, request->json, "", &wanted, error) &&
+            wanted_check(&wanted, error);
   /* So that a policy does not make a job of the same key meanwhile. */
-  ok = ok && policy_lock(worker->db, true, &is_locked, &error);
-  ok = ok && keys_tune(worker, &wanted, request_author(request), &answer, &error);
+  ok = ok && policy_lock(worker->db, true, &is_locked, error);
+  ok = ok && keys_tune(worker, &wanted, request_author(request), &answer, error);
   if (is_locked)
     policy_unlock(worker->db);
   if (ok)
     request_answer_json(request, 200, answer);
-  else
-    answer_failure(request, &error);
   record_release(&capture_tune_record, &wanted);
+  return ok;
 }

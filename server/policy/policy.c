@@ -140,35 +140,30 @@ void policy_unlock(struct db *db) {
 
 /* Routes */
 
-static void policy_answer(struct worker *worker, struct request *request, struct policy *policy) {
-  struct error error;
+static bool policy_answer(struct worker *worker, struct request *request, struct policy *policy,
+                          struct error *error) {
   double left;
-  if (policy_budget(worker->db, policy, &left, &error))
-    request_answer_json(request, 200, record_write(&policy_record, policy));
-  else
-    answer_failure(request, &error);
+  if (!policy_budget(worker->db, policy, &left, error))
+    return false;
+  return request_answer_json(request, 200, record_write(&policy_record, policy));
 }
 
-void route_policy_get(struct worker *worker, struct request *request) {
+bool route_policy_get(struct worker *worker, struct request *request, struct error *error) {
   cleanup_policy struct policy policy = {0};
-  struct error error;
-  if (!request_query_only(request, NULL))
-    return;
-  if (policy_load(worker->db, request->token_name, &policy, &error))
-    policy_answer(worker, request, &policy);
-  else
-    answer_failure(request, &error);
+  return query_check(request, NULL, error) &&
+         policy_load(worker->db, request->token_name, &policy, error) &&
+         policy_answer(worker, request, &policy, error);
 }
 
 static bool is_of_operators(const struct request *request) {
   return request->roles & (TOKEN_OPERATOR | TOKEN_ADMIN);
 }
 
-void route_policy_list(struct worker *worker, struct request *request) {
+bool route_policy_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_policy_list, .record = &policy_record};
-  if (request_query_only(request, list_arguments))
-    answer_page_by(worker, request, &list,
-                   BY_TEXT("owner", is_of_operators(request) ? NULL : request->token_name));
+  return query_check(request, list_arguments, error) &&
+         answer_page_by(worker, request, &list,
+                        BY_TEXT("owner", is_of_operators(request) ? NULL : request->token_name));
 }
 
 /* Refuses a policy that could never do what it says. */
@@ -228,32 +223,29 @@ static bool policy_store(struct db *db, const struct policy *policy, const struc
   return db_end(db, ok, error);
 }
 
-void route_policy_put(struct worker *worker, struct request *request) {
+bool route_policy_put(struct worker *worker, struct request *request, struct error *error) {
   cleanup_policy struct policy wanted = {0}, policy = {0};
   const struct author *author = request_author(request);
-  struct error error;
   bool is_locked = false;
-  if (!request_query_only(request, NULL))
-    return;
+  if (!query_check(request, NULL, error))
+    return false;
 
   record_init(&policy_record, &wanted);
-  bool ok = record_read(&policy_record, request->json, "", &wanted, &error) &&
-            policy_check(worker->db, &wanted, &error);
+  bool ok = record_read(&policy_record, request->json, "", &wanted, error) &&
+            policy_check(worker->db, &wanted, error);
   /* What the server promotes for a policy its token could promote itself; operators may, because
    * they could before policies belonged to tokens. */
   if (ok && wanted.promote && !is_of_operators(request) &&
-      !channel_may_be_moved(worker, request, wanted.channel))
-    return;
+      !channel_may_be_moved(worker, request, wanted.channel, error))
+    return false;
 
-  ok = ok && policy_lock(worker->db, true, &is_locked, &error) &&
-       channel_check(worker->db, &wanted, author, &error) &&
-       policy_store(worker->db, &wanted, author, &error);
+  ok = ok && policy_lock(worker->db, true, &is_locked, error) &&
+       channel_check(worker->db, &wanted, author, error) &&
+       policy_store(worker->db, &wanted, author, error);
   if (is_locked)
     policy_unlock(worker->db);
-  if (ok && policy_load(worker->db, author->name, &policy, &error))
-    policy_answer(worker, request, &policy);
-  else
-    answer_failure(request, &error);
+  return ok && policy_load(worker->db, author->name, &policy, error) &&
+         policy_answer(worker, request, &policy, error);
 }
 
 /* Under policy_lock: a pass that read it before would propose, and promote, what it said. */
@@ -269,26 +261,23 @@ static bool policy_remove(struct db *db, int64_t id, const char *owner, const st
   return db_end(db, ok, error);
 }
 
-void route_policy_delete(struct worker *worker, struct request *request) {
+bool route_policy_delete(struct worker *worker, struct request *request, struct error *error) {
   const char *owner = is_of_operators(request) ? NULL : request->token_name;
-  struct error error;
   bool is_removed, is_locked = false;
   int64_t id;
-  if (!request_query_only(request, NULL) || !answer_id(request, "policy", &id))
-    return;
+  if (!query_check(request, NULL, error) || !id_read(request, "policy", &id, error))
+    return false;
 
-  bool ok = policy_lock(worker->db, true, &is_locked, &error) &&
-            policy_remove(worker->db, id, owner, request_author(request), &is_removed, &error);
+  bool ok = policy_lock(worker->db, true, &is_locked, error) &&
+            policy_remove(worker->db, id, owner, request_author(request), &is_removed, error);
   if (is_locked)
     policy_unlock(worker->db);
   if (!ok)
-    answer_failure(request, &error);
-  else if (!is_removed)
-    answer_refusal(request, ERROR_MISSING, "",
-                   "there is no policy %lld%s; GET /v1/policies lists them", (long long)id,
-                   owner ? " of this token" : "");
-  else
-    request_answer_empty(request, 204);
+    return false;
+  if (!is_removed)
+    return error_of(error, ERROR_MISSING, "there is no policy %lld%s; GET /v1/policies lists them",
+                    (long long)id, owner ? " of this token" : "");
+  return request_answer_empty(request, 204);
 }
 
 /* The thread */

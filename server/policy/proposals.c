@@ -353,32 +353,28 @@ static json_t *proposal_write(const void *object, bool is_signed) {
 static json_t *write_signed(const void *object) { return proposal_write(object, true); }
 static json_t *write_unsigned(const void *object) { return proposal_write(object, false); }
 
-void route_proposal_list(struct worker *worker, struct request *request) {
+bool route_proposal_list(struct worker *worker, struct request *request, struct error *error) {
   const struct list list = {.statement = &sql_proposals_list,
                             .record = &proposal_record,
                             .write = server_publisher_keys(worker->server)->n ? write_signed
                                                                               : write_unsigned,
                             .is_newest_first = true};
-  answer_list(worker, request, &list);
+  return answer_list(worker, request, &list, error);
 }
 
-/* Finds the proposal of the path. Else answers and returns NULL. */
-static struct db_rows *proposal_find(struct worker *worker, struct request *request) {
-  struct error error;
+/* Finds the proposal of the path. NULL: *error says why not. */
+static struct db_rows *proposal_find(struct worker *worker, struct request *request,
+                                     struct error *error) {
   int64_t id;
-  if (!request_query_only(request, NULL) || !answer_id(request, "proposal", &id))
+  if (!query_check(request, NULL, error) || !id_read(request, "proposal", &id, error))
     return NULL;
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_proposals_get, &error, BY_INTEGER("id", id));
-  if (!rows)
-    answer_failure(request, &error);
-  else if (!db_count(rows))
-    answer_refusal(request, ERROR_MISSING, "",
-                   "there is no proposal %lld; GET /v1/proposals "
-                   "lists all",
-                   (long long)id);
-  else
+      db_query(worker->db, &sql_proposals_get, error, BY_INTEGER("id", id));
+  if (rows && db_count(rows))
     return TAKE(rows);
+  if (rows)
+    error_of(error, ERROR_MISSING, "there is no proposal %lld; GET /v1/proposals lists all",
+             (long long)id);
   return NULL;
 }
 
@@ -390,45 +386,36 @@ static void proposal_answer(struct worker *worker, struct request *request,
   request_answer_json(request, 200, json_incref(json_array_get(items, 0)));
 }
 
-void route_proposal_get(struct worker *worker, struct request *request) {
-  cleanup_rows struct db_rows *rows = proposal_find(worker, request);
+bool route_proposal_get(struct worker *worker, struct request *request, struct error *error) {
+  cleanup_rows struct db_rows *rows = proposal_find(worker, request, error);
   if (rows)
     proposal_answer(worker, request, rows);
+  return rows;
 }
 
-/* Whether it is open. Else answers. */
-static bool is_open(struct request *request, const struct db_rows *rows) {
+static bool open_check(const struct db_rows *rows, struct error *error) {
   const char *state = db_get(rows, 0, "state"), *reason = db_get(rows, 0, "reason");
-  bool is = string_equal(state, "open");
-  if (!is)
-    answer_refusal(request, ERROR_CONFLICT, "",
-                   "proposal %s was %s%s%s; GET /v1/proposals lists all", db_get(rows, 0, "id"),
-                   state, *reason ? ": " : "", reason);
-  return is;
+  return string_equal(state, "open") ||
+         error_of(error, ERROR_CONFLICT, "proposal %s was %s%s%s; GET /v1/proposals lists all",
+                  db_get(rows, 0, "id"), state, *reason ? ": " : "", reason);
 }
 
 /* Moves the channel, which promotes the proposal (channel_move). Unless the request states another
  * condition, only from the entry that the proposal was compared with. */
-void route_proposal_promote(struct worker *worker, struct request *request) {
-  cleanup_rows struct db_rows *rows = proposal_find(worker, request);
+bool route_proposal_promote(struct worker *worker, struct request *request, struct error *error) {
+  cleanup_rows struct db_rows *rows = proposal_find(worker, request, error);
   struct channel_move move;
-  struct error error;
-  if (!rows || !is_open(request, rows))
-    return;
+  if (!rows || !open_check(rows, error))
+    return false;
 
   struct digest release = db_get_digest(rows, 0, "release");
   cleanup_json json_t *body = json_copy(request->json);
-  if (json_object_get(body, "release")) {
-    answer_refusal(request, ERROR_INVALID, "/release",
-                   "the release is the proposal's; leave \"release\" out");
-    return;
-  }
+  if (json_object_get(body, "release"))
+    return error_at(error, "/release", "the release is the proposal's; leave \"release\" out");
   if (json_is_object(body))
     json_put(body, "release", json_digest_text(&release));
-  if (!channel_move_parse(body, &move, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!channel_move_parse(body, &move, error))
+    return false;
 
   struct channel_condition condition = {request_header(request, "If-Match"),
                                         request_header(request, "If-None-Match")};
@@ -438,7 +425,7 @@ void route_proposal_promote(struct worker *worker, struct request *request) {
     else
       condition.if_match = db_get(rows, 0, "etag");
   }
-  channel_put(worker, request, db_get(rows, 0, "channel"), &move, &condition);
+  return channel_put(worker, request, db_get(rows, 0, "channel"), &move, &condition, error);
 }
 
 struct reject_request {
@@ -463,22 +450,17 @@ static bool proposal_reject(struct db *db, int64_t id, const char *reason,
   return db_end(db, ok, error);
 }
 
-void route_proposal_reject(struct worker *worker, struct request *request) {
-  cleanup_rows struct db_rows *rows = proposal_find(worker, request);
+bool route_proposal_reject(struct worker *worker, struct request *request, struct error *error) {
+  cleanup_rows struct db_rows *rows = proposal_find(worker, request, error);
   struct reject_request wanted = {0};
-  struct error error;
-  if (!rows)
-    return;
-  if (!record_read(&proposal_reject_record, request->json, "", &wanted, &error)) {
-    answer_failure(request, &error);
-  } else if (is_open(request, rows) &&
-             channel_may_be_moved(worker, request, db_get(rows, 0, "channel"))) {
-    cleanup_rows struct db_rows *after = NULL;
-    if (!proposal_reject(worker->db, db_get_integer(rows, 0, "id"), wanted.reason,
-                         request_author(request), &error))
-      answer_failure(request, &error);
-    else if ((after = proposal_find(worker, request)))
-      proposal_answer(worker, request, after);
-  }
+  bool ok = rows && record_read(&proposal_reject_record, request->json, "", &wanted, error) &&
+            open_check(rows, error) &&
+            channel_may_be_moved(worker, request, db_get(rows, 0, "channel"), error) &&
+            proposal_reject(worker->db, db_get_integer(rows, 0, "id"), wanted.reason,
+                            request_author(request), error);
   record_release(&proposal_reject_record, &wanted);
+  cleanup_rows struct db_rows *after = ok ? proposal_find(worker, request, error) : NULL;
+  if (after)
+    proposal_answer(worker, request, after);
+  return after;
 }

@@ -94,29 +94,26 @@ static bool suggestions_read(struct db *db, const struct policy *policy, int64_t
   return true;
 }
 
-void route_policy_suggestions(struct worker *worker, struct request *request) {
+bool route_policy_suggestions(struct worker *worker, struct request *request, struct error *error) {
   static const char *const arguments[] = {"limit", NULL};
   cleanup_suggestions struct suggestions suggestions = {0};
   cleanup_policy struct policy policy = {0};
-  struct error error;
   int64_t limit;
   const char *after;
   double left;
-  if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
-    return;
-  if (!policy_load(worker->db, request->token_name, &policy, &error) ||
-      !policy_budget(worker->db, &policy, &left, &error) ||
-      !suggestions_read(worker->db, &policy, limit, true, &suggestions, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!query_check(request, arguments, error) || !page_read(request, &limit, &after, error) ||
+      !policy_load(worker->db, request->token_name, &policy, error) ||
+      !policy_budget(worker->db, &policy, &left, error) ||
+      !suggestions_read(worker->db, &policy, limit, true, &suggestions, error))
+    return false;
 
   json_t *items = json_array();
   for (size_t i = 0; i < suggestions.n; i++)
     json_push(items, record_write(&suggestion_record, &suggestions.all[i]));
-  request_answer_json(request, 200,
-                      json_pack("{s:o, s:n, s:o}", "items", items, "next", "device_seconds_left",
-                                isinf(left) ? json_null() : json_real(left)));
+  return request_answer_json(request, 200,
+                             json_pack("{s:o, s:n, s:o}", "items", items, "next",
+                                       "device_seconds_left",
+                                       isinf(left) ? json_null() : json_real(left)));
 }
 
 /* Makes the job of a suggestion and notes what became of it. What the limit of one token refuses is
@@ -203,28 +200,26 @@ static const struct field run_fields[] = {
 #undef RECORD_OF
 const struct record policy_run_record = RECORD("PolicyRun", struct run_request, run_fields);
 
-void route_policy_run(struct worker *worker, struct request *request) {
+bool route_policy_run(struct worker *worker, struct request *request, struct error *error) {
   struct run_request wanted = {.top = 100};
   cleanup_policy struct policy policy = {0};
-  struct error error;
   cleanup_json json_t *answers = json_array();
   bool is_locked = false;
-  if (!request_query_only(request, NULL))
-    return;
+  if (!query_check(request, NULL, error))
+    return false;
 
-  bool ok = record_read(&policy_run_record, request->json, "", &wanted, &error) &&
-            policy_load(worker->db, request->token_name, &policy, &error);
+  bool ok = record_read(&policy_run_record, request->json, "", &wanted, error) &&
+            policy_load(worker->db, request->token_name, &policy, error);
   if (ok && policy.mode == POLICY_OFF)
-    ok = error_of(&error, ERROR_CONFLICT,
+    ok = error_of(error, ERROR_CONFLICT,
                   "the policy of the token \"%s\" is off, so it suggests nothing; PUT /v1/policy "
                   "sets another one",
                   request->token_name);
-  ok = ok && policy_lock(worker->db, true, &is_locked, &error);
-  ok = ok && policy_jobs_make(worker, &policy, wanted.top, answers, &error);
+  ok = ok && policy_lock(worker->db, true, &is_locked, error);
+  ok = ok && policy_jobs_make(worker, &policy, wanted.top, answers, error);
   if (is_locked)
     policy_unlock(worker->db);
   if (ok)
     request_answer_json(request, 200, json_pack("{s:O}", "items", answers));
-  else
-    answer_failure(request, &error);
+  return ok;
 }

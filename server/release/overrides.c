@@ -125,33 +125,28 @@ static bool override_add(struct db *db, const struct override *wanted, int64_t u
   return true;
 }
 
-void route_override_post(struct worker *worker, struct request *request) {
+bool route_override_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_override struct override wanted = {0};
   cleanup_rows struct db_rows *rows = NULL;
   int64_t until_us, last_ms;
-  struct error error;
   record_init(&override_request_record, &wanted);
-  if (!request_query_only(request, NULL))
-    return;
-  if (!override_parse(request->json, &wanted, &until_us, &last_ms, &error) ||
-      (!wanted.unknown && !override_names_something(worker->db, &wanted, &error)) ||
-      !override_add(worker->db, &wanted, until_us, last_ms, request_author(request), &rows,
-                    &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-  if (!db_count(rows)) {
-    answer_refusal(request, ERROR_CONFLICT, "",
-                   "there are %d overrides; remove those that are not needed any more",
-                   OVERRIDES_MAX);
-    return;
-  }
+  if (!query_check(request, NULL, error) ||
+      (!override_parse(request->json, &wanted, &until_us, &last_ms, error) ||
+       (!wanted.unknown && !override_names_something(worker->db, &wanted, error)) ||
+       !override_add(worker->db, &wanted, until_us, last_ms, request_author(request), &rows,
+                     error)))
+    return false;
+  if (!db_count(rows))
+    return error_of(error, ERROR_CONFLICT,
+                    "there are %d overrides; remove those that are not needed any more",
+                    OVERRIDES_MAX);
 
   log_info("release: override id=%s kind=%s kernel=%s by=%s", db_get(rows, 0, "id"),
            override_kind_names[wanted.kind], wanted.kernel, request->token_name);
-  request_answer_json(request, db_get_bool(rows, 0, "created") ? 201 : 200,
-                      json_pack("{s:s, s:s?}", "id", db_get(rows, 0, "id"), "until",
-                                db_is_null(rows, 0, "until") ? NULL : db_get(rows, 0, "until")));
+  return request_answer_json(
+      request, db_get_bool(rows, 0, "created") ? 201 : 200,
+      json_pack("{s:s, s:s?}", "id", db_get(rows, 0, "id"), "until",
+                db_is_null(rows, 0, "until") ? NULL : db_get(rows, 0, "until")));
 }
 
 struct override_item {
@@ -180,14 +175,14 @@ static const struct field item_fields[] = {
 const struct record override_item_record = ANSWER("OverrideItem", item_fields);
 #undef RECORD_OF
 
-void route_override_list(struct worker *worker, struct request *request) {
+bool route_override_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_overrides_list,
                                    .record = &override_item_record};
-  answer_list(worker, request, &list);
+  return answer_list(worker, request, &list, error);
 }
 
-void route_override_delete(struct worker *worker, struct request *request) {
+bool route_override_delete(struct worker *worker, struct request *request, struct error *error) {
   static const struct removal removal = {"override", "/v1/overrides", &sql_override_remove,
                                          AUDIT_END_OVERRIDE};
-  answer_removal(worker, request, &removal);
+  return answer_removal(worker, request, &removal, error);
 }

@@ -62,54 +62,49 @@ bool release_render(struct worker *worker, const struct release *release,
   return ok;
 }
 
-void route_release_get(struct worker *worker, struct request *request) {
+bool route_release_get(struct worker *worker, struct request *request, struct error *error) {
   struct digest digest;
-  struct error error;
   char etag[DIGEST_TEXT_SIZE], *bytes = NULL;
   size_t size;
-  if (!request_query_only(request, NULL))
-    return;
+  if (!query_check(request, NULL, error))
+    return false;
 
   if ((digest_parse(request->segments[0], &digest) &&
-       !bytes_load(worker->db, &digest, &bytes, &size, &error)) ||
-      (!bytes && !missing(request->segments[0], &error))) {
-    answer_failure(request, &error);
-    return;
-  }
+       !bytes_load(worker->db, &digest, &bytes, &size, error)) ||
+      (!bytes && !missing(request->segments[0], error)))
+    return false;
 
   fetches_note(request, &(struct fetch){.kind = FETCH_RELEASE, .release = digest});
-  request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", bytes, size,
-                        digest_format(&digest, etag), NULL);
+  return request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", bytes, size,
+                               digest_format(&digest, etag), NULL);
 }
 
 /* Reads the identity that ?identity= names; without it *ret_identity stays NULL. If there is no
  * such identity, answers the request and returns false. */
 static bool identity_of_query(struct worker *worker, struct request *request,
-                              struct identity **ret_identity) {
+                              struct identity **ret_identity, struct error *error) {
   const char *name = request_query(request, "identity");
   cleanup_free char *text = NULL;
   cleanup_json json_t *json = NULL;
   struct digest digest;
-  struct error error;
   if (!name)
     return true;
 
   if (!digest_parse(name, &digest)) {
-    error_set(&error, "identity=%.80s is no digest, sha256:…", name);
-  } else if (image_load(worker->db, &digest, &text, &error)) {
+    error_set(error, "identity=%.80s is no digest, sha256:…", name);
+  } else if (image_load(worker->db, &digest, &text, error)) {
     if (!text)
-      error_of(&error, ERROR_MISSING,
+      error_of(error, ERROR_MISSING,
                "there is no image %s; PUT /v1/images/{digest} keeps its identity", name);
-    else if (json_parse(text, strlen(text), &json, &error) &&
-             identity_parse(json, ret_identity, &error))
+    else if (json_parse(text, strlen(text), &json, error) &&
+             identity_parse(json, ret_identity, error))
       return true;
     else { /* An earlier version of the server could read it when it was stored. */
-      error_prefix(&error, "the stored image %s: ", name);
-      error_become(&error, ERROR_DAMAGED);
+      error_prefix(error, "the stored image %s: ", name);
+      error_become(error, ERROR_DAMAGED);
     }
   }
 
-  answer_failure(request, &error);
   return false;
 }
 
@@ -136,38 +131,31 @@ static void files_answer(struct request *request, struct cache_files *files) {
   request_answer_entity(request, type, bytes, size, etag, false);
 }
 
-void route_release_export(struct worker *worker, struct request *request) {
+bool route_release_export(struct worker *worker, struct request *request, struct error *error) {
   static const char *const arguments[] = {"identity", NULL};
-  struct error error;
   struct digest digest;
   const struct cache_format *format;
   cleanup_release struct release *release = NULL;
   cleanup_identity struct identity *identity = NULL;
   cleanup_cache_files struct cache_files files = {0};
-  if (!request_query_only(request, arguments))
-    return;
+  if (!query_check(request, arguments, error))
+    return false;
 
-  if ((!digest_parse(request->segments[0], &digest) && !missing(request->segments[0], &error)) ||
-      !release_load(worker, &digest, &release, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if ((!digest_parse(request->segments[0], &digest) && !missing(request->segments[0], error)) ||
+      !release_load(worker, &digest, &release, error))
+    return false;
 
-  if (!cache_format_find(request->segments[1], &format, &error)) {
-    error_become(&error, ERROR_MISSING);
-    answer_failure(request, &error);
-    return;
+  if (!cache_format_find(request->segments[1], &format, error)) {
+    error_become(error, ERROR_MISSING);
+    return false;
   }
-  if (!identity_of_query(worker, request, &identity))
-    return;
-
-  if (!release_render(worker, release, format, identity, &files, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!identity_of_query(worker, request, &identity, error) ||
+      !release_render(worker, release, format, identity, &files, error))
+    return false;
 
   fetches_note(request, &(struct fetch){.kind = FETCH_FILES, .release = digest});
   files_answer(request, &files);
+  return true;
 }
 
 struct listed_release {
@@ -193,8 +181,8 @@ static const struct field listed_fields[] = {
 const struct record listed_release_record = ANSWER("ListedRelease", listed_fields);
 #undef RECORD_OF
 
-void route_release_list(struct worker *worker, struct request *request) {
+bool route_release_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {
       .statement = &sql_releases_list, .record = &listed_release_record, .is_newest_first = true};
-  answer_list(worker, request, &list);
+  return answer_list(worker, request, &list, error);
 }

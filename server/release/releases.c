@@ -123,22 +123,20 @@ static json_t *answer_write(struct release_answer *answer, const struct release_
 /* Finds the environment that the request means, among those of jobs or imports with its tag. If
  * that fails, answers the request and returns false. */
 static bool environment_choose(struct worker *worker, struct request *request,
-                               const struct release_request *wanted, struct environment *ret) {
-  struct error error;
+                               const struct release_request *wanted, struct environment *ret,
+                               struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_release_environments, &error, BY_TEXT("tag", wanted->tag),
+      db_query(worker->db, &sql_release_environments, error, BY_TEXT("tag", wanted->tag),
                BY_TEXT("regime", regime_name(wanted->regime)));
-  if (!rows) {
-    answer_failure(request, &error);
+  if (!rows)
     return false;
-  }
 
   size_t n = (size_t)db_count(rows), index = 0;
   cleanup_free struct environment *known = xcalloc(n + 1, sizeof *known);
   cleanup_free const struct environment **there = xcalloc(n + 1, sizeof(struct environment *));
   for (size_t i = 0; i < n; i++) {
     cleanup_json json_t *identity = db_get_json(rows, (int)i, "identity");
-    ALWAYS(environment_parse(identity, &known[i], &error));
+    ALWAYS(environment_parse(identity, &known[i], error));
     there[i] = &known[i];
   }
 
@@ -153,13 +151,13 @@ static bool environment_choose(struct worker *worker, struct request *request,
   case CACHE_MATCH_NONE:
     extra = json_pack("{s:o}", "nearest", cache_nearest(&wanted->environment, there, n, &sentence));
     error_at(
-        &error, "/environment", "no job with tag \"%.50s\" and regime %s was tuned for %.150s; %s",
+        error, "/environment", "no job with tag \"%.50s\" and regime %s was tuned for %.150s; %s",
         wanted->tag, regime_name(wanted->regime), asked,
         sentence ? sentence : "there is none of this tag and regime at all: submit jobs first");
     break;
   case CACHE_MATCH_SEVERAL:
     extra = json_pack("{s:o}", "environments", cache_fitting(&wanted->environment, there, n));
-    error_at(&error, "/environment",
+    error_at(error, "/environment",
              "several environments with jobs of tag \"%.50s\" fit; state the members in which they "
              "differ (\"environments\" lists them)",
              wanted->tag);
@@ -167,7 +165,7 @@ static bool environment_choose(struct worker *worker, struct request *request,
   }
 
   if (match != CACHE_MATCH_ONE)
-    answer_failure_extra(request, &error, extra);
+    request->extra = extra;
   for (size_t i = 0; i < n; i++)
     environment_release(&known[i]);
   return match == CACHE_MATCH_ONE;
@@ -434,32 +432,24 @@ bool release_make(struct worker *worker, const struct release_request *request,
   return true;
 }
 
-void route_release_post(struct worker *worker, struct request *request) {
-  struct error error;
+bool route_release_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_release_request struct release_request wanted = {0};
   cleanup_environment struct environment environment = {0};
   cleanup_release_made struct release_made made = {0};
-  if (!request_query_only(request, NULL))
-    return;
-  if (!release_request_parse(request->json, &wanted, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!query_check(request, NULL, error) || !release_request_parse(request->json, &wanted, error) ||
+      !environment_choose(worker, request, &wanted, &environment, error) ||
+      !release_make(worker, &wanted, &environment, request_author(request), &made, error))
+    return false;
+  if (made.release)
+    return request_answer_json(request, made.is_new ? 201 : 200, TAKE(made.answer));
 
-  if (!environment_choose(worker, request, &wanted, &environment))
-    return;
-  if (!release_make(worker, &wanted, &environment, request_author(request), &made, &error)) {
-    answer_failure(request, &error);
-  } else if (made.release) {
-    request_answer_json(request, made.is_new ? 201 : 200, TAKE(made.answer));
-  } else if (json_object_get(made.answer, "lacking")) {
-    error_of(&error, ERROR_CONFLICT,
+  if (json_object_get(made.answer, "lacking"))
+    error_of(error, ERROR_CONFLICT,
              "%zu required keys have no winner that can be released; \"lacking\" says which",
              json_array_size(json_object_get(made.answer, "lacking")));
-    answer_failure_extra(request, &error, TAKE(made.answer));
-  } else {
-    error_set(&error,
+  else
+    error_set(error,
               "nothing can be released for this environment, tag and regime; \"skipped\" says why");
-    answer_failure_extra(request, &error, TAKE(made.answer));
-  }
+  request->extra = TAKE(made.answer);
+  return false;
 }

@@ -37,9 +37,9 @@ static const struct field share_fields[] = {
 #undef RECORD_OF
 const struct record share_record = RECORD("Share", struct share, share_fields);
 
-void route_share_list(struct worker *worker, struct request *request) {
+bool route_share_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_shares_list, .record = &share_record};
-  answer_list(worker, request, &list);
+  return answer_list(worker, request, &list, error);
 }
 
 /* *ret_id: 0 when there is no such owner. */
@@ -62,47 +62,42 @@ static bool share_set(struct db *db, const char *owner, const struct share *shar
   return true;
 }
 
-static void share_answer(struct worker *worker, struct request *request, int64_t id) {
-  struct error error;
-  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_shares_list, &error,
+static bool share_answer(struct worker *worker, struct request *request, int64_t id,
+                         struct error *error) {
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_shares_list, error,
                                                BY_INTEGER("after", id - 1), BY_INTEGER("limit", 0));
-  if (!rows) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!rows)
+    return false;
 
   struct share share;
   db_read(rows, 0, &share_record, &share);
   request_answer_json(request, 200, record_write(&share_record, &share));
   record_release(&share_record, &share);
+  return true;
 }
 
-void route_share_put(struct worker *worker, struct request *request) {
+bool route_share_put(struct worker *worker, struct request *request, struct error *error) {
   const char *owner = request->segments[0];
   struct share share;
-  struct error error;
   int64_t id = 0;
-  if (!request_query_only(request, NULL))
-    return;
+  if (!query_check(request, NULL, error))
+    return false;
 
   record_init(&share_record, &share);
   share.weight = 1;
   bool ok =
-      record_read(&share_record, request->json, "", &share, &error) &&
-      db_begin(worker->db, &error) &&
-      db_end(worker->db, share_set(worker->db, owner, &share, request_author(request), &id, &error),
-             &error);
-  if (!ok) {
-    answer_failure(request, &error);
-  } else if (!id) {
-    answer_refusal(
-        request, ERROR_MISSING, "",
-        "there is no token \"%.64s\", and no job of such an owner; `wavetune token list` "
-        "prints all tokens",
-        owner);
-  } else {
+      record_read(&share_record, request->json, "", &share, error) && db_begin(worker->db, error) &&
+      db_end(worker->db, share_set(worker->db, owner, &share, request_author(request), &id, error),
+             error);
+  if (ok && !id)
+    ok = error_of(error, ERROR_MISSING,
+                  "there is no token \"%.64s\", and no job of such an owner; `wavetune token list` "
+                  "prints all tokens",
+                  owner);
+  if (ok) {
     log_info("share: %s set owner=%.64s weight=%g", request->token_name, owner, share.weight);
-    share_answer(worker, request, id);
+    ok = share_answer(worker, request, id, error);
   }
   record_release(&share_record, &share);
+  return ok;
 }

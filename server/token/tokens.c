@@ -299,16 +299,13 @@ static void refresh(struct worker *worker) {
     log_warning("tokens: %s", error.message);
 }
 
-void route_token_post(struct worker *worker, struct request *request) {
+bool route_token_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_token_request struct token_request wanted = {0};
   char token[TOKEN_TEXT_SIZE];
-  struct error error;
 
-  if (!token_request_parse(request->json, &wanted, &error) ||
-      !tokens_make(worker->db, &wanted, request_author(request), token, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!token_request_parse(request->json, &wanted, error) ||
+      !tokens_make(worker->db, &wanted, request_author(request), token, error))
+    return false;
 
   log_info("token: %s made %s with the role %s%s%s", request->token_name, wanted.name, wanted.role,
            wanted.certificate ? " for the certificate " : "",
@@ -316,12 +313,12 @@ void route_token_post(struct worker *worker, struct request *request) {
   refresh(worker);
   struct token_answer answer = {wanted.certificate ? NULL : token, wanted.name, wanted.role,
                                 wanted.certificate};
-  request_answer_json(request, 201, record_write(&token_answer_record, &answer));
+  return request_answer_json(request, 201, record_write(&token_answer_record, &answer));
 }
 
-void route_token_list(struct worker *worker, struct request *request) {
+bool route_token_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_tokens_list, .record = &token_record};
-  answer_list(worker, request, &list);
+  return answer_list(worker, request, &list, error);
 }
 
 struct own_token {
@@ -344,22 +341,17 @@ const struct record own_token_record = ANSWER("OwnToken", own_fields);
 #undef RECORD_OF
 
 /* What a user interface offers: it has no copy of the table of roles. */
-void route_token_own(struct worker *worker, struct request *request) {
-  struct error error;
-  if (!request_query_only(request, NULL))
-    return;
+bool route_token_own(struct worker *worker, struct request *request, struct error *error) {
+  if (!query_check(request, NULL, error))
+    return false;
 
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_token_own, &error, BY_INTEGER("token", request->token_id));
-  if (!rows) {
-    answer_failure(request, &error);
-    return;
-  }
+      db_query(worker->db, &sql_token_own, error, BY_INTEGER("token", request->token_id));
+  if (!rows)
+    return false;
 
-  if (!db_count(rows)) {
-    answer_refusal(request, ERROR_MISSING, "", "the token is not in the database any more");
-    return;
-  }
+  if (!db_count(rows))
+    return error_of(error, ERROR_MISSING, "the token is not in the database any more");
 
   json_t *operations = json_array();
   for (int id = 0; id < ROUTE_COUNT; id++) {
@@ -372,16 +364,13 @@ void route_token_own(struct worker *worker, struct request *request) {
   json_t *own = json_incref(json_array_get(items, 0));
   json_put(own, "operations", operations);
   json_put(own, "name", json_string(request->token_name)); /* with that of a signed-in user */
-  request_answer_json(request, 200, own);
+  return request_answer_json(request, 200, own);
 }
 
-void route_token_delete(struct worker *worker, struct request *request) {
-  struct error error;
-  if (!tokens_revoke(worker->db, request->segments[0], false, request_author(request), &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+bool route_token_delete(struct worker *worker, struct request *request, struct error *error) {
+  if (!tokens_revoke(worker->db, request->segments[0], false, request_author(request), error))
+    return false;
   log_info("token: %s revoked %s", request->token_name, request->segments[0]);
   refresh(worker);
-  request_answer_empty(request, 204);
+  return request_answer_empty(request, 204);
 }

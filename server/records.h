@@ -120,6 +120,8 @@ extern const struct server_record server_records[]; /* the last record is NULL *
 /* The OpenAPI 3.1 document, made from ROUTES, the records and openapi.json; a new reference. */
 must_check json_t *openapi_document(void);
 must_check char *openapi_text(void); /* the caller's */
+/* What openapi.json says of each operation, by the names of routes. */
+must_check json_t *openapi_operations(void);
 
 /* References to the named schemas of openapi.json. */
 #define SCHEMA_BY "{\"$ref\": \"#/components/schemas/By\"}"

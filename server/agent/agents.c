@@ -351,8 +351,7 @@ static bool agent_remove(struct worker *worker, const char *agent, const struct 
 
 bool route_agent_delete(struct worker *worker, struct request *request, struct error *error) {
   const char *id = request->segments[0];
-  if (!query_check(request, NULL, error) ||
-      !agent_remove(worker, id, request_author(request), error))
+  if (!agent_remove(worker, id, request_author(request), error))
     return false;
 
   log_info("agent: removed agent=%s by=%s", id, request->token_name);
@@ -363,10 +362,9 @@ bool route_agent_delete(struct worker *worker, struct request *request, struct e
 }
 
 bool route_agent_list(struct worker *worker, struct request *request, struct error *error) {
-  static const char *const names[] = {"limit", "after", "all", NULL};
   const char *all = request_query(request, "all"), *after;
   int64_t limit;
-  if (!query_check(request, names, error) || !page_read(request, &limit, &after, error))
+  if (!page_read(request, &limit, &after, error))
     return false;
   if (all && !string_equal(all, "true") && !string_equal(all, "false"))
     return error_set(error, "all=\"%.40s\" must be true or false", all);

@@ -37,10 +37,9 @@ const struct record baseline_item_record = ANSWER("BaselineItem", item_fields);
 #undef RECORD_OF
 
 bool route_agent_baselines(struct worker *worker, struct request *request, struct error *error) {
-  static const char *const names[] = {"limit", NULL};
   int64_t limit;
   const char *after;
-  if (!query_check(request, names, error) || !page_read(request, &limit, &after, error))
+  if (!page_read(request, &limit, &after, error))
     return false;
 
   cleanup_rows struct db_rows *rows =

@@ -75,7 +75,7 @@ bool answer_removal(struct worker *worker, struct request *request, const struct
                     struct error *error) {
   struct db *db = worker->db;
   int64_t id;
-  if (!query_check(request, NULL, error) || !id_read(request, removal->what, &id, error))
+  if (!id_read(request, removal->what, &id, error))
     return false;
 
   cleanup_free char *object = xasprintf("%lld", (long long)id);
@@ -100,15 +100,11 @@ bool answer_removal(struct worker *worker, struct request *request, const struct
 }
 
 bool route_audit_get(struct worker *worker, struct request *request, struct error *error) {
-  static const char *const names[] = {"limit", "after", "since", "token", "action", "object", NULL};
   static const struct list list = {
       .statement = &sql_audit_list, .record = &audit_entry_record, .is_newest_first = true};
   const char *since = request_query(request, "since"), *action = request_query(request, "action");
   int64_t since_us = 0, last_ms = 0;
   size_t known;
-  if (!query_check(request, names, error))
-    return false;
-
   if (action && !name_find(action_names, AUDIT_ACTION_COUNT, action, &known))
     return error_set(
         error, "action=\"%.40s\" is not an action of an entry, like submit, move or sign", action);
@@ -117,8 +113,8 @@ bool route_audit_get(struct worker *worker, struct request *request, struct erro
     return error_set(error, "since=\"%.40s\" is not a time such as 2026-01-31T12:00:00Z, 12h or 7d",
                      since);
 
-  return answer_page_by(worker, request, &list, BY_TEXT("token", request_query(request, "token")),
-                        BY_TEXT("action", action),
-                        BY_TEXT("object", request_query(request, "object")),
-                        BY_INTEGER("since_us", since_us), BY_INTEGER("last_ms", last_ms));
+  return answer_page_by(
+      worker, request, &list, error, BY_TEXT("token", request_query(request, "token")),
+      BY_TEXT("action", action), BY_TEXT("object", request_query(request, "object")),
+      BY_INTEGER("since_us", since_us), BY_INTEGER("last_ms", last_ms));
 }

@@ -90,7 +90,7 @@ void compatibilities_release(struct compatibilities *compatibilities) {
 
 bool route_compatibility_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_compatibility struct compatibility declared = {0};
-  if (!query_check(request, NULL, error) || !compatibility_parse(request->json, &declared, error))
+  if (!compatibility_parse(request->json, &declared, error))
     return false;
 
   struct db *db = worker->db;
@@ -144,7 +144,7 @@ const struct record compatibility_item_record = ANSWER("CompatibilityItem", item
 bool route_compatibility_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_compatibilities_list,
                                    .record = &compatibility_item_record};
-  return answer_list(worker, request, &list, error);
+  return answer_page_by(worker, request, &list, error);
 }
 
 bool route_compatibility_delete(struct worker *worker, struct request *request,

@@ -122,13 +122,11 @@ void entry_answer_cached(struct request *request, json_t *entry, const char *eta
                         match);
 }
 
-bool served_entry_find(struct worker *worker, struct request *request, const char *const *arguments,
-                       bool may_be_none, struct served_entry *ret, struct error *error) {
+bool served_entry_find(struct worker *worker, struct request *request, bool may_be_none,
+                       struct served_entry *ret, struct error *error) {
   const char *channel = request_query(request, "channel"), *match = request_query(request, "match");
   enum cache_rule widest = CACHE_RULE_UNSTATED;
   cleanup_channel_lookup struct channel_lookup lookup = {.may_be_none = may_be_none};
-  if (!query_check(request, arguments, error))
-    return false;
   if (match && !cache_rule_parse(match, &widest))
     return error_set(error, "match=%.32s is unknown: it must be " CACHE_RULES, match);
 
@@ -162,9 +160,8 @@ void served_entry_release(struct served_entry *served) {
 }
 
 bool route_cache_get(struct worker *worker, struct request *request, struct error *error) {
-  static const char *const arguments[] = {SERVED_ARGUMENTS, NULL};
   cleanup_served_entry struct served_entry served = {0};
-  if (!served_entry_find(worker, request, arguments, false, &served, error))
+  if (!served_entry_find(worker, request, false, &served, error))
     return false;
 
   served.fetch.kind = FETCH_ENTRY;

@@ -75,15 +75,10 @@ struct served_entry {
   char etag[CHANNEL_ETAG_SIZE];
   struct fetch fetch; /* its kind is the caller's to set */
 };
-/* False: the query is wrong, or there is no entry and not may_be_none. `arguments`: all that the
- * route accepts, SERVED_ARGUMENTS among them. */
-must_check bool served_entry_find(struct worker *worker, struct request *request,
-                                  const char *const *arguments, bool may_be_none,
+/* False: the query is wrong, or there is no entry and not may_be_none. */
+must_check bool served_entry_find(struct worker *worker, struct request *request, bool may_be_none,
                                   struct served_entry *ret, struct error *error);
 void served_entry_release(struct served_entry *served);
 #define cleanup_served_entry __attribute__((cleanup(served_entry_release)))
-#define LOOKUP_ARGUMENT(member, hardware) #member,
-#define LOOKUP_ARGUMENTS ENVIRONMENT_TEXTS(LOOKUP_ARGUMENT) "compute_units", "tag", "regime"
-#define SERVED_ARGUMENTS LOOKUP_ARGUMENTS, "channel", "match"
 
 #endif

@@ -93,8 +93,7 @@ const struct record environment_item_record = ANSWER("EnvironmentItem", item_fie
 bool route_environment_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_environments_list,
                                    .record = &environment_item_record};
-  return query_check(request, list_arguments, error) &&
-         answer_page_by(worker, request, &list,
+  return answer_page_by(worker, request, &list, error,
                         BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))));
 }
 

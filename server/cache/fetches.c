@@ -223,9 +223,6 @@ bool route_release_fetches(struct worker *worker, struct request *request, struc
   static const struct list list = {.statement = &sql_fetches_list, .record = &listed_fetch_record};
   struct digest digest;
   cleanup_rows struct db_rows *found = NULL;
-  if (!query_check(request, list_arguments, error))
-    return false;
-
   bool is_digest = digest_parse(request->segments[0], &digest);
   if (is_digest &&
       !(found = db_query(worker->db, &sql_fetches_release, error, BY_DIGEST("release", &digest))))
@@ -234,5 +231,5 @@ bool route_release_fetches(struct worker *worker, struct request *request, struc
     return error_of(error, ERROR_MISSING, "there is no release %.100s; GET /v1/releases lists all",
                     request->segments[0]);
 
-  return answer_page_by(worker, request, &list, BY_DIGEST("release", &digest));
+  return answer_page_by(worker, request, &list, error, BY_DIGEST("release", &digest));
 }

@@ -40,8 +40,7 @@ static bool launches_add(struct worker *worker, const struct capture_report *rep
 bool route_capture_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_capture_report struct capture_report report = {0};
   int64_t functions = 0, launches = 0;
-  if (!query_check(request, NULL, error) ||
-      !request_may_report(request, server_capture_rates(worker->server), error) ||
+  if (!request_may_report(request, server_capture_rates(worker->server), error) ||
       !capture_report_parse(request->json, &report, error) ||
       !functions_add(worker, &report, request->token_id, &functions, error) ||
       !launches_add(worker, &report, request->token_id, &launches, error))
@@ -209,7 +208,7 @@ static json_t *item_write(const void *object) {
 bool route_capture_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {
       .statement = &sql_captures_list, .record = &capture_item_record, .write = item_write};
-  return answer_list(worker, request, &list, error);
+  return answer_page_by(worker, request, &list, error);
 }
 
 /* Finds the captured function of the path, if the token may read it. Else answers and returns NULL:
@@ -217,7 +216,7 @@ bool route_capture_list(struct worker *worker, struct request *request, struct e
 static struct db_rows *function_find(struct worker *worker, struct request *request,
                                      unsigned others, struct error *error) {
   int64_t id;
-  if (!query_check(request, NULL, error) || !id_read(request, "captured function", &id, error))
+  if (!id_read(request, "captured function", &id, error))
     return NULL;
 
   cleanup_rows struct db_rows *rows =
@@ -401,9 +400,6 @@ bool route_capture_lease(struct worker *worker, struct request *request, struct 
   struct db *db = worker->db;
   const char *author = request_author(request)->name;
   cleanup_rows struct db_rows *chosen = NULL, *claimed = NULL;
-  if (!query_check(request, NULL, error))
-    return false;
-
   bool ok = record_read(&capture_lease_request_record, request->json, "", &wish, error) &&
             db_begin(db, error) &&
             db_end(db, launches_claim(db, &wish, author, &chosen, &claimed, error), error);
@@ -496,9 +492,6 @@ const struct lease_kind build_kind = {.name = "build",
 
 bool route_capture_results(struct worker *worker, struct request *request, struct error *error) {
   struct results_request results = {0};
-  if (!query_check(request, NULL, error))
-    return false;
-
   record_init(&capture_results_record, &results);
   bool ok = record_read(&capture_results_record, request->json, "", &results, error);
   for (size_t i = 0; ok && i < results.n; i++)

@@ -16,10 +16,6 @@
 /* How often a move or a signature is tried while other clients change the channel. */
 #define CHANNEL_ATTEMPTS 16
 
-static const char *const release_arguments[] = {"release", NULL};
-static const char *const entry_arguments[] = {LOOKUP_ARGUMENTS, NULL};
-static const char *const history_arguments[] = {LOOKUP_ARGUMENTS, "limit", "after", NULL};
-
 /* Rows */
 
 /* The row of a channel for a release's environment, tag and regime; its counter is 0 where there is
@@ -233,7 +229,7 @@ bool route_channel_put(struct worker *worker, struct request *request, struct er
   struct channel_move move;
   const struct channel_condition condition = {request_header(request, "If-Match"),
                                               request_header(request, "If-None-Match")};
-  if (!query_check(request, NULL, error) || !channel_name_check(request->segments[0], error) ||
+  if (!channel_name_check(request->segments[0], error) ||
       !channel_precondition_check(condition.if_match, condition.if_none_match, error) ||
       !channel_move_parse(request->json, &move, error))
     return false;
@@ -318,7 +314,7 @@ static bool signature_post_once(struct worker *worker, struct request *request,
 bool route_channel_signature_post(struct worker *worker, struct request *request,
                                   struct error *error) {
   cleanup_channel_signing struct channel_signing signing = {0};
-  if (!query_check(request, NULL, error) || !channel_name_check(request->segments[0], error) ||
+  if (!channel_name_check(request->segments[0], error) ||
       !channel_signing_parse(request->json, &signing, error) ||
       !channel_may_be_moved(worker, request, request->segments[0], error))
     return false;
@@ -338,11 +334,10 @@ bool route_channel_signature_post(struct worker *worker, struct request *request
 /* With ?release=, the entry that a move to this release would replace. The caller decides about
  * that move with it, so it is never cached. */
 bool route_channel_get(struct worker *worker, struct request *request, struct error *error) {
+  static const char *const arguments[] = {"release", NULL}; /* besides it, none is of use */
   const char *name = request->segments[0], *digest = request_query(request, "release");
   struct digest release;
   cleanup_channel_lookup struct channel_lookup lookup = {0};
-  if (!query_check(request, digest ? release_arguments : entry_arguments, error))
-    return false;
   if (!digest) {
     const struct channel_row *row =
         channel_row_look_up(worker, request, name, CACHE_RULE_EXACT, &lookup, error);
@@ -355,7 +350,7 @@ bool route_channel_get(struct worker *worker, struct request *request, struct er
     return true;
   }
 
-  if (!channel_name_check(name, error) ||
+  if (!query_check_only(request, arguments, error) || !channel_name_check(name, error) ||
       (!digest_parse(digest, &release) &&
        !error_set(error, "release=%.80s is no digest, sha256:…", digest)) ||
       !row_of_release(worker->db, name, &release, &lookup.rows, error))
@@ -375,7 +370,7 @@ static json_t *entry_item(const void *entry) { return channel_entry_to_answer(en
 bool route_channel_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {
       .statement = &sql_channels_list, .record = &channel_entry_record, .write = entry_item};
-  return answer_list(worker, request, &list, error);
+  return answer_page_by(worker, request, &list, error);
 }
 
 bool route_channel_entries(struct worker *worker, struct request *request, struct error *error) {
@@ -384,9 +379,6 @@ bool route_channel_entries(struct worker *worker, struct request *request, struc
                                    .write = entry_item,
                                    .is_newest_first = true};
   cleanup_channel_lookup struct channel_lookup lookup = {0};
-  if (!query_check(request, history_arguments, error))
-    return false;
-
   const struct channel_row *row =
       channel_row_look_up(worker, request, request->segments[0], CACHE_RULE_EXACT, &lookup, error);
   if (!row)
@@ -395,7 +387,7 @@ bool route_channel_entries(struct worker *worker, struct request *request, struc
   const struct channel_entry *entry = &row->entry;
   struct digest environment = environment_digest(&entry->environment);
   cleanup_json json_t *json = environment_to_json(&entry->environment);
-  return answer_page_by(worker, request, &list, BY_TEXT("name", entry->channel),
+  return answer_page_by(worker, request, &list, error, BY_TEXT("name", entry->channel),
                         BY_TEXT("tag", entry->tag), BY_TEXT("regime", regime_name(entry->regime)),
                         BY_DIGEST("environment_digest", &environment),
                         BY_JSON("environment", json));

@@ -36,9 +36,8 @@ static void use_note(struct request *request, struct fetch *fetch) {
 
 static bool found_find(struct worker *worker, struct request *request, struct found *ret,
                        struct error *error) {
-  static const char *const arguments[] = {SERVED_ARGUMENTS, NULL};
   struct served_entry *served = &ret->served;
-  if (!served_entry_find(worker, request, arguments, true, served, error))
+  if (!served_entry_find(worker, request, true, served, error))
     return false;
   if (!served->answer)
     return true;
@@ -83,7 +82,7 @@ static bool release_answer(struct worker *worker, struct request *request, const
   static const char *const arguments[] = {"release", NULL};
   struct fetch fetch = {0};
   cleanup_found struct found found = {.server = worker->server};
-  if (!query_check(request, arguments, error))
+  if (!query_check_only(request, arguments, error))
     return false;
   if ((!digest_parse(name, &fetch.release) &&
        !error_set(error, "release=%.80s is no digest, sha256:…", name)) ||

@@ -117,8 +117,6 @@ bool route_choices_sign(struct worker *worker, struct request *request, struct e
   struct digest release;
   char text[DIGEST_TEXT_SIZE];
   json_t *answer;
-  if (!query_check(request, NULL, error))
-    return false;
   if ((!digest_parse(request->segments[0], &release) &&
        !error_of(error, ERROR_MISSING, "there is no release %.100s", request->segments[0])) ||
       !record_read(&choices_signing_record, request->json, "", &signing, error) ||

@@ -330,8 +330,7 @@ bool route_demand_post(struct worker *worker, struct request *request, struct er
   enum demand_policy policy = server_options(worker->server)->demand;
   cleanup_demand_report struct demand_report report = {0};
   size_t accepted = 0, stored = 0;
-  if (!query_check(request, NULL, error) ||
-      !request_may_report(request, server_demand_rates(worker->server), error) ||
+  if (!request_may_report(request, server_demand_rates(worker->server), error) ||
       !demand_report_parse(request->json, &report, error))
     return false;
 
@@ -364,11 +363,10 @@ bool demand_decide(struct db *db, int64_t id, int64_t job, const struct error *r
 }
 
 bool route_demand_get(struct worker *worker, struct request *request, struct error *error) {
-  static const char *const arguments[] = {"limit", NULL};
   cleanup_rows struct db_rows *rows = NULL, *missed = NULL;
   int64_t limit;
   const char *after;
-  if (!query_check(request, arguments, error) || !page_read(request, &limit, &after, error) ||
+  if (!page_read(request, &limit, &after, error) ||
       !demand_wanted_read(worker->db, limit, DEMAND_LIST, 0, &rows, error) ||
       !(missed = db_query(worker->db, &sql_demand_missed, error, BY_INTEGER("limit", limit),
                           BY_INTEGER("days", DEMAND_MISS_DAYS))))
@@ -462,8 +460,7 @@ const struct record demand_queue_request_record =
 bool route_demand_queue(struct worker *worker, struct request *request, struct error *error) {
   struct queue_request asked;
   json_t *answers;
-  if (!query_check(request, NULL, error) ||
-      !record_read(&demand_queue_request_record, request->json, "", &asked, error) ||
+  if (!record_read(&demand_queue_request_record, request->json, "", &asked, error) ||
       !demand_queue(worker, asked.top, request_author(request), &answers, error))
     return false;
   return request_answer_json(request, 200, json_pack("{s:o}", "items", answers));

@@ -43,7 +43,7 @@ static void summary_write(FILE *out, const struct snapshot *snapshot, const void
 
 bool route_fleet_get(struct worker *worker, struct request *request, struct error *error) {
   struct fleet_summary *summary;
-  if (!query_check(request, NULL, error) || !fleet_summary_get(worker, request, &summary, error))
+  if (!fleet_summary_get(worker, request, &summary, error))
     return false;
   if (summary)
     answer_written(worker, request, &summary->snapshot, summary->etag, summary_write, NULL);
@@ -161,10 +161,9 @@ static void nodes_write(FILE *out, const struct snapshot *snapshot, const void *
 }
 
 bool route_fleet_nodes(struct worker *worker, struct request *request, struct error *error) {
-  static const char *const names[] = {"limit", "after", "device_state", "q", NULL};
   struct nodes_query query = {.state = -1};
   struct fleet_summary *summary;
-  if (!query_check(request, names, error) || !page_read(request, &query.limit, &query.after, error))
+  if (!page_read(request, &query.limit, &query.after, error))
     return false;
 
   query.text = request_query(request, "q");
@@ -246,12 +245,11 @@ static void campaigns_write(FILE *out, const struct snapshot *snapshot, const vo
 }
 
 bool route_campaign_list(struct worker *worker, struct request *request, struct error *error) {
-  static const char *const names[] = {"limit", "after", "tag", "run", "owner", "open", NULL};
   struct campaigns_query query = {0};
   struct campaigns *campaigns;
   struct campaign after = {0};
   const char *cursor;
-  if (!query_check(request, names, error) || !page_read(request, &query.limit, &cursor, error))
+  if (!page_read(request, &query.limit, &cursor, error))
     return false;
 
   if (cursor && !cursor_parse(cursor, &after))
@@ -302,13 +300,11 @@ static bool query_time(struct request *request, const char *name, int64_t *ret_m
 }
 
 bool route_cost_get(struct worker *worker, struct request *request, struct error *error) {
-  static const char *const names[] = {"by", "from_ms", "to_ms", NULL}, *const ways[] = {
-                                                                           "week", "day", "kernel",
-                                                                           "tag",  "run", "owner"};
+  static const char *const ways[] = {"week", "day", "kernel", "tag", "run", "owner"};
   const char *by = "week", *asked;
   int64_t from_ms, to_ms;
   bool is_known = false;
-  if (!query_check(request, names, error) || !query_time(request, "from_ms", &from_ms, error) ||
+  if (!query_time(request, "from_ms", &from_ms, error) ||
       !query_time(request, "to_ms", &to_ms, error))
     return false;
 

@@ -37,7 +37,8 @@ const struct author *request_author(struct request *request) {
   return &private_->author;
 }
 
-bool query_check(const struct request *request, const char *const *names, struct error *error) {
+bool query_check_only(const struct request *request, const char *const *names,
+                      struct error *error) {
   const struct uri *uri = &request_private_of(request)->uri;
   for (size_t i = 0; i < uri->n_query; i++) {
     const char *const *known = names;
@@ -62,17 +63,17 @@ bool page_read(const struct request *request, int64_t *ret_limit, const char **r
   return true;
 }
 
-bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit, int64_t *ret_after) {
-  const char *text = NULL;
+static bool page_of_ids_read(const struct request *request, int64_t start, int64_t *ret_limit,
+                             int64_t *ret_after, struct error *error) {
+  const char *text;
   uint64_t after = 0;
-  struct error error;
-  bool ok = page_read(request, ret_limit, &text, &error);
-  if (ok && text && (!header_size(text, &after) || after > INT64_MAX))
-    ok = error_set(&error, "the query argument \"after\" must be the \"next\" of the page before");
-  if (!ok)
-    answer_failure(request, &error);
+  if (!page_read(request, ret_limit, &text, error))
+    return false;
+  if (text && (!header_size(text, &after) || after > INT64_MAX))
+    return error_set(error, "the query argument \"after\" must be the \"next\" of the page before");
+
   *ret_after = text ? (int64_t)after : start;
-  return ok;
+  return true;
 }
 
 json_t *page_to_json(json_t *items, int64_t next) {
@@ -83,39 +84,30 @@ json_t *page_to_json(json_t *items, int64_t next) {
 
 const char *const list_arguments[] = {"limit", "after", NULL};
 
-void answer_page(struct worker *worker, struct request *request, const struct list *list,
-                 struct db_parameters *parameters) {
-  struct error error;
+static bool page_answer(struct worker *worker, struct request *request, const struct list *list,
+                        struct db_parameters *parameters, struct error *error) {
   int64_t limit, after;
   cleanup_rows struct db_rows *rows = NULL;
-  if (!page_by_id(request, list->is_newest_first ? INT64_MAX : 0, &limit, &after))
-    return;
+  if (!page_of_ids_read(request, list->is_newest_first ? INT64_MAX : 0, &limit, &after, error))
+    return false;
 
   bind_integer(parameters, list->is_newest_first ? "before" : "after", after);
   bind_integer(parameters, "limit", limit);
-  if (!db_run(worker->db, list->statement, parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!db_run(worker->db, list->statement, parameters, &rows, error))
+    return false;
 
   bool has_more = db_count(rows) > limit;
   int n = has_more ? (int)limit : db_count(rows);
   json_t *items = db_first_rows_to_json(rows, n, list->record, list->write);
   int64_t next = has_more ? db_get_integer(rows, n - 1, "id") : list->end;
-  request_answer_json(request, 200, page_to_json(items, next));
+  return request_answer_json(request, 200, page_to_json(items, next));
 }
 
 bool answer_page_given(struct worker *worker, struct request *request, const struct list *list,
-                       const struct db_argument *given) {
+                       struct error *error, const struct db_argument *given) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_arguments(&parameters, given);
-  answer_page(worker, request, list, &parameters);
-  return true;
-}
-
-bool answer_list(struct worker *worker, struct request *request, const struct list *list,
-                 struct error *error) {
-  return query_check(request, list_arguments, error) && answer_page_by(worker, request, list);
+  return page_answer(worker, request, list, &parameters, error);
 }
 
 bool id_read(const struct request *request, const char *what, int64_t *ret_id,
@@ -129,20 +121,33 @@ bool id_read(const struct request *request, const char *what, int64_t *ret_id,
   return true;
 }
 
+/* For handlers that answer errors (ROUTE_ANSWERING) */
+
+static bool answered(struct request *request, bool ok, const struct error *error) {
+  if (!ok)
+    answer_failure(request, error);
+  return ok;
+}
+
 bool request_query_only(struct request *request, const char *const *names) {
   struct error error;
-  bool ok = query_check(request, names, &error);
-  if (!ok)
-    answer_failure(request, &error);
-  return ok;
+  return answered(request, query_check_only(request, names, &error), &error);
 }
 
 bool answer_id(struct request *request, const char *what, int64_t *ret_id) {
   struct error error;
-  bool ok = id_read(request, what, ret_id, &error);
-  if (!ok)
-    answer_failure(request, &error);
-  return ok;
+  return answered(request, id_read(request, what, ret_id, &error), &error);
+}
+
+bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit, int64_t *ret_after) {
+  struct error error;
+  return answered(request, page_of_ids_read(request, start, ret_limit, ret_after, &error), &error);
+}
+
+void answer_page(struct worker *worker, struct request *request, const struct list *list,
+                 struct db_parameters *parameters) {
+  struct error error;
+  (void)!answered(request, page_answer(worker, request, list, parameters, &error), &error);
 }
 
 bool request_client_is_there(const struct request *request) {

@@ -57,17 +57,17 @@ struct request {
 /* A query argument, percent-decoded, or NULL. Borrowed. */
 const char *request_query(const struct request *request, const char *name);
 /* Refuses query arguments that are not in `names` (NULL-terminated; NULL: no names). */
-must_check bool query_check(const struct request *request, const char *const *names,
-                            struct error *error);
+must_check bool query_check_only(const struct request *request, const char *const *names,
+                                 struct error *error);
+/* Refuses those that openapi.json does not list for the route, unless it has "any_query" there. A
+ * handler for ROUTE_DATABASE runs only after this. */
+must_check bool query_check(const struct request *request, struct error *error);
 /* Reads limit (1..1000, default 100) and after of a page of a list. */
 must_check bool page_read(const struct request *request, int64_t *ret_limit, const char **ret_after,
                           struct error *error);
 /* Reads a decimal id from the path. `what` names the object in the error, such as "job". */
 must_check bool id_read(const struct request *request, const char *what, int64_t *ret_id,
                         struct error *error);
-/* The same, for handlers that answer errors (ROUTE_ANSWERING): they answer and return false. */
-must_check bool request_query_only(struct request *request, const char *const *names);
-must_check bool answer_id(struct request *request, const char *what, int64_t *ret_id);
 /* The author of writes, valid as long as the request. */
 const struct author *request_author(struct request *request);
 const char *request_header(const struct request *request, const char *name); /* NULL when absent */
@@ -145,11 +145,6 @@ void answer_refusal(struct request *request, enum error_kind kind, const char *p
 /* The same; `extra` (may be NULL) holds extension members. */
 void answer_failure_extra(struct request *request, const struct error *error, json_t *extra);
 
-/* Reads limit and after of a page of a list whose rows have ids; *ret_after is `start` when the
- * query has no "after". Answers 422 and returns false when they are wrong. */
-must_check bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit,
-                           int64_t *ret_after);
-
 /* {"items": …, "next": …}, a new reference; `next` 0: null. */
 must_check json_t *page_to_json(json_t *items, int64_t next);
 
@@ -162,18 +157,24 @@ struct list {
   bool is_newest_first;
   int64_t end; /* after a page that is not full the next one goes on here; 0: there is none */
 };
-/* Answers with the page that the query's limit and after name, or with 422 when they are wrong.
- * `parameters` has the statement's other parameters. */
+/* Answers with the page that the query's limit and after name. The statement's other parameters
+ * are those of db_query. */
+#define answer_page_by(worker, request, list, error, ...)                                          \
+  answer_page_given(worker, request, list, error, DB_ARGUMENTS(__VA_ARGS__))
+must_check bool answer_page_given(struct worker *worker, struct request *request,
+                                  const struct list *list, struct error *error,
+                                  const struct db_argument *given);
+
+/* For handlers that answer errors (ROUTE_ANSWERING): these answer and return false. */
+must_check bool request_query_only(struct request *request, const char *const *names);
+must_check bool answer_id(struct request *request, const char *what, int64_t *ret_id);
+/* Reads limit and after of a page of a list whose rows have ids; *ret_after is `start` when the
+ * query has no "after". */
+must_check bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit,
+                           int64_t *ret_after);
+/* As answer_page_by. */
 void answer_page(struct worker *worker, struct request *request, const struct list *list,
                  struct db_parameters *parameters);
-/* The same with the other parameters as those of db_query. Returns true. */
-#define answer_page_by(worker, request, list, ...)                                                 \
-  answer_page_given(worker, request, list, DB_ARGUMENTS(__VA_ARGS__))
-bool answer_page_given(struct worker *worker, struct request *request, const struct list *list,
-                       const struct db_argument *given);
-/* The same for a list that has no other arguments in its query and no other parameters. */
-must_check bool answer_list(struct worker *worker, struct request *request, const struct list *list,
-                            struct error *error);
 /* For request_query_only: "limit" and "after". */
 extern const char *const list_arguments[];
 

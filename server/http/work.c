@@ -56,7 +56,8 @@ void request_handle(struct worker *worker, struct request *request) {
   struct error error = {0};
   switch (request->route) {
 #define RUN_ROUTE_EVENT_THREAD(id) route_##id(request->server, request)
-#define RUN_ROUTE_DATABASE(id) ok = route_##id(worker, request, &error)
+#define RUN_ROUTE_DATABASE(id)                                                                     \
+  ok = query_check(request, &error) && route_##id(worker, request, &error)
 #define RUN_ROUTE_ANSWERING(id) route_##id(worker, request)
 #define X(id, method, path, role, place, ...)                                                      \
   case ROUTE_##id:                                                                                 \

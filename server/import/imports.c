@@ -188,8 +188,7 @@ bool route_import_post(struct worker *worker, struct request *request, struct er
   cleanup_import_post struct import_post import = {0};
   struct import_counts counts = {0};
 
-  if (!query_check(request, NULL, error) || !import_post_parse(request->json, &import, error) ||
-      !kernels_find(worker, &import, error))
+  if (!import_post_parse(request->json, &import, error) || !kernels_find(worker, &import, error))
     return false;
 
   struct db *db = worker->db;
@@ -204,17 +203,13 @@ bool route_import_post(struct worker *worker, struct request *request, struct er
 }
 
 bool route_import_list(struct worker *worker, struct request *request, struct error *error) {
-  static const char *const known[] = {"limit", "after", "kernel", "format", "tag", NULL};
   static const struct list list = {.statement = &sql_imports_list, .record = &import_item_record};
   const char *hash = request_query(request, "kernel");
   struct digest kernel;
-  if (!query_check(request, known, error))
-    return false;
-
   if (hash && !digest_parse(hash, &kernel))
     return error_set(error, "\"kernel\" is not \"sha256:\" and 64 lower-case hexadecimal digits");
 
-  return answer_page_by(worker, request, &list, BY_DIGEST("kernel", hash ? &kernel : NULL),
+  return answer_page_by(worker, request, &list, error, BY_DIGEST("kernel", hash ? &kernel : NULL),
                         BY_TEXT("format", request_query(request, "format")),
                         BY_TEXT("tag", request_query(request, "tag")));
 }
@@ -253,8 +248,7 @@ bool route_image_put(struct worker *worker, struct request *request, struct erro
   char text[DIGEST_TEXT_SIZE];
   bool is_new;
 
-  if (!query_check(request, NULL, error) || !digest_of_path(request, &digest, error) ||
-      !identity_parse(request->json, &identity, error))
+  if (!digest_of_path(request, &digest, error) || !identity_parse(request->json, &identity, error))
     return false;
 
   cleanup_free char *canonical = json_canonical(request->json);
@@ -273,8 +267,7 @@ bool route_image_get(struct worker *worker, struct request *request, struct erro
   struct digest digest;
   char *text;
 
-  if (!query_check(request, NULL, error) || !digest_of_path(request, &digest, error) ||
-      !image_load(worker->db, &digest, &text, error))
+  if (!digest_of_path(request, &digest, error) || !image_load(worker->db, &digest, &text, error))
     return false;
   if (!text)
     return error_of(error, ERROR_MISSING, "there is no image %s", request->segments[0]);

@@ -291,7 +291,7 @@ bool route_kernel_get(struct worker *worker, struct request *request, struct err
 bool route_build_get(struct worker *worker, struct request *request, struct error *error) {
   struct digest hash, digest;
   char *text;
-  if (!query_check(request, NULL, error) || !digest_of_path(request, 0, "kernel", &hash, error) ||
+  if (!digest_of_path(request, 0, "kernel", &hash, error) ||
       !digest_of_path(request, 1, "build", &digest, error) ||
       !build_load(worker->db, &hash, &digest, &text, error))
     return false;
@@ -333,7 +333,7 @@ static bool build_remove(struct db *db, const struct author *author, const struc
 
 bool route_build_delete(struct worker *worker, struct request *request, struct error *error) {
   struct digest kernel, digest;
-  if (!query_check(request, NULL, error) || !digest_of_path(request, 0, "kernel", &kernel, error) ||
+  if (!digest_of_path(request, 0, "kernel", &kernel, error) ||
       !digest_of_path(request, 1, "build", &digest, error) || !db_begin(worker->db, error) ||
       !db_end(worker->db,
               build_remove(worker->db, request_author(request), &kernel, &digest, error), error))
@@ -344,18 +344,16 @@ bool route_build_delete(struct worker *worker, struct request *request, struct e
 }
 
 bool route_kernel_list(struct worker *worker, struct request *request, struct error *error) {
-  static const char *const arguments[] = {"limit", "after", "name", NULL};
   static const struct list list = {.statement = &sql_kernels_list, .record = &kernel_item_record};
-  return query_check(request, arguments, error) &&
-         answer_page_by(worker, request, &list, BY_TEXT("name", request_query(request, "name")));
+  return answer_page_by(worker, request, &list, error,
+                        BY_TEXT("name", request_query(request, "name")));
 }
 
 bool route_build_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_builds_list, .record = &build_item_record};
   struct digest hash;
   return digest_of_path(request, 0, "kernel", &hash, error) &&
-         query_check(request, list_arguments, error) &&
-         answer_page_by(worker, request, &list, BY_DIGEST("kernel", &hash));
+         answer_page_by(worker, request, &list, error, BY_DIGEST("kernel", &hash));
 }
 
 /* Signatures. A request has the signature and its public key, and the signature is verified, so

@@ -42,24 +42,20 @@ const struct record poison_entry_record = ANSWER("PoisonEntry", entry_fields);
 #undef RECORD_OF
 
 bool route_poison_list(struct worker *worker, struct request *request, struct error *error) {
-  static const char *const arguments[] = {"limit", "after", "in_force", NULL};
   static const struct list list = {
       .statement = &sql_poison_list, .record = &poison_entry_record, .is_newest_first = true};
   const char *in_force = request_query(request, "in_force");
   bool is_true = string_equal(in_force, "true");
-  if (!query_check(request, arguments, error))
-    return false;
   if (in_force && !is_true && !string_equal(in_force, "false"))
     return error_set(error, "in_force=\"%.40s\" is not true or false", in_force);
-  return answer_page_by(worker, request, &list, BY_BOOL("in_force", is_true));
+  return answer_page_by(worker, request, &list, error, BY_BOOL("in_force", is_true));
 }
 
 /* Finds the entry of the path. NULL: *error says why not. */
 static struct db_rows *entry_find(struct worker *worker, struct request *request,
                                   struct error *error) {
   int64_t id;
-  if (!query_check(request, NULL, error) ||
-      !id_read(request, "entry of the ledger of poison", &id, error))
+  if (!id_read(request, "entry of the ledger of poison", &id, error))
     return NULL;
   cleanup_rows struct db_rows *rows =
       db_query(worker->db, &sql_poison_get, error, BY_INTEGER("id", id));

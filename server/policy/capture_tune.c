@@ -148,9 +148,6 @@ bool route_capture_tune(struct worker *worker, struct request *request, struct e
   struct tune_request wanted;
   json_t *answer = NULL;
   bool is_locked = false;
-  if (!query_check(request, NULL, error))
-    return false;
-
   record_init(&capture_tune_record, &wanted);
   wanted.priority = 0;
   bool ok = record_read(&capture_tune_record, request->json, "", &wanted, error) &&

@@ -150,8 +150,7 @@ static bool policy_answer(struct worker *worker, struct request *request, struct
 
 bool route_policy_get(struct worker *worker, struct request *request, struct error *error) {
   cleanup_policy struct policy policy = {0};
-  return query_check(request, NULL, error) &&
-         policy_load(worker->db, request->token_name, &policy, error) &&
+  return policy_load(worker->db, request->token_name, &policy, error) &&
          policy_answer(worker, request, &policy, error);
 }
 
@@ -161,8 +160,7 @@ static bool is_of_operators(const struct request *request) {
 
 bool route_policy_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_policy_list, .record = &policy_record};
-  return query_check(request, list_arguments, error) &&
-         answer_page_by(worker, request, &list,
+  return answer_page_by(worker, request, &list, error,
                         BY_TEXT("owner", is_of_operators(request) ? NULL : request->token_name));
 }
 
@@ -227,9 +225,6 @@ bool route_policy_put(struct worker *worker, struct request *request, struct err
   cleanup_policy struct policy wanted = {0}, policy = {0};
   const struct author *author = request_author(request);
   bool is_locked = false;
-  if (!query_check(request, NULL, error))
-    return false;
-
   record_init(&policy_record, &wanted);
   bool ok = record_read(&policy_record, request->json, "", &wanted, error) &&
             policy_check(worker->db, &wanted, error);
@@ -265,7 +260,7 @@ bool route_policy_delete(struct worker *worker, struct request *request, struct 
   const char *owner = is_of_operators(request) ? NULL : request->token_name;
   bool is_removed, is_locked = false;
   int64_t id;
-  if (!query_check(request, NULL, error) || !id_read(request, "policy", &id, error))
+  if (!id_read(request, "policy", &id, error))
     return false;
 
   bool ok = policy_lock(worker->db, true, &is_locked, error) &&

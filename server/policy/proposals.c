@@ -359,14 +359,14 @@ bool route_proposal_list(struct worker *worker, struct request *request, struct 
                             .write = server_publisher_keys(worker->server)->n ? write_signed
                                                                               : write_unsigned,
                             .is_newest_first = true};
-  return answer_list(worker, request, &list, error);
+  return answer_page_by(worker, request, &list, error);
 }
 
 /* Finds the proposal of the path. NULL: *error says why not. */
 static struct db_rows *proposal_find(struct worker *worker, struct request *request,
                                      struct error *error) {
   int64_t id;
-  if (!query_check(request, NULL, error) || !id_read(request, "proposal", &id, error))
+  if (!id_read(request, "proposal", &id, error))
     return NULL;
   cleanup_rows struct db_rows *rows =
       db_query(worker->db, &sql_proposals_get, error, BY_INTEGER("id", id));

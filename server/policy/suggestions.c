@@ -95,13 +95,12 @@ static bool suggestions_read(struct db *db, const struct policy *policy, int64_t
 }
 
 bool route_policy_suggestions(struct worker *worker, struct request *request, struct error *error) {
-  static const char *const arguments[] = {"limit", NULL};
   cleanup_suggestions struct suggestions suggestions = {0};
   cleanup_policy struct policy policy = {0};
   int64_t limit;
   const char *after;
   double left;
-  if (!query_check(request, arguments, error) || !page_read(request, &limit, &after, error) ||
+  if (!page_read(request, &limit, &after, error) ||
       !policy_load(worker->db, request->token_name, &policy, error) ||
       !policy_budget(worker->db, &policy, &left, error) ||
       !suggestions_read(worker->db, &policy, limit, true, &suggestions, error))
@@ -205,9 +204,6 @@ bool route_policy_run(struct worker *worker, struct request *request, struct err
   cleanup_policy struct policy policy = {0};
   cleanup_json json_t *answers = json_array();
   bool is_locked = false;
-  if (!query_check(request, NULL, error))
-    return false;
-
   bool ok = record_read(&policy_run_record, request->json, "", &wanted, error) &&
             policy_load(worker->db, request->token_name, &policy, error);
   if (ok && policy.mode == POLICY_OFF)

@@ -130,8 +130,7 @@ bool route_override_post(struct worker *worker, struct request *request, struct 
   cleanup_rows struct db_rows *rows = NULL;
   int64_t until_us, last_ms;
   record_init(&override_request_record, &wanted);
-  if (!query_check(request, NULL, error) ||
-      (!override_parse(request->json, &wanted, &until_us, &last_ms, error) ||
+  if ((!override_parse(request->json, &wanted, &until_us, &last_ms, error) ||
        (!wanted.unknown && !override_names_something(worker->db, &wanted, error)) ||
        !override_add(worker->db, &wanted, until_us, last_ms, request_author(request), &rows,
                      error)))
@@ -178,7 +177,7 @@ const struct record override_item_record = ANSWER("OverrideItem", item_fields);
 bool route_override_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_overrides_list,
                                    .record = &override_item_record};
-  return answer_list(worker, request, &list, error);
+  return answer_page_by(worker, request, &list, error);
 }
 
 bool route_override_delete(struct worker *worker, struct request *request, struct error *error) {

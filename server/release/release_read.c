@@ -66,9 +66,6 @@ bool route_release_get(struct worker *worker, struct request *request, struct er
   struct digest digest;
   char etag[DIGEST_TEXT_SIZE], *bytes = NULL;
   size_t size;
-  if (!query_check(request, NULL, error))
-    return false;
-
   if ((digest_parse(request->segments[0], &digest) &&
        !bytes_load(worker->db, &digest, &bytes, &size, error)) ||
       (!bytes && !missing(request->segments[0], error)))
@@ -132,15 +129,11 @@ static void files_answer(struct request *request, struct cache_files *files) {
 }
 
 bool route_release_export(struct worker *worker, struct request *request, struct error *error) {
-  static const char *const arguments[] = {"identity", NULL};
   struct digest digest;
   const struct cache_format *format;
   cleanup_release struct release *release = NULL;
   cleanup_identity struct identity *identity = NULL;
   cleanup_cache_files struct cache_files files = {0};
-  if (!query_check(request, arguments, error))
-    return false;
-
   if ((!digest_parse(request->segments[0], &digest) && !missing(request->segments[0], error)) ||
       !release_load(worker, &digest, &release, error))
     return false;
@@ -184,5 +177,5 @@ const struct record listed_release_record = ANSWER("ListedRelease", listed_field
 bool route_release_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {
       .statement = &sql_releases_list, .record = &listed_release_record, .is_newest_first = true};
-  return answer_list(worker, request, &list, error);
+  return answer_page_by(worker, request, &list, error);
 }

@@ -436,7 +436,7 @@ bool route_release_post(struct worker *worker, struct request *request, struct e
   cleanup_release_request struct release_request wanted = {0};
   cleanup_environment struct environment environment = {0};
   cleanup_release_made struct release_made made = {0};
-  if (!query_check(request, NULL, error) || !release_request_parse(request->json, &wanted, error) ||
+  if (!release_request_parse(request->json, &wanted, error) ||
       !environment_choose(worker, request, &wanted, &environment, error) ||
       !release_make(worker, &wanted, &environment, request_author(request), &made, error))
     return false;

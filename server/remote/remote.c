@@ -74,17 +74,14 @@ struct place {
 };
 
 /* Reads the place from the path and query. */
-static bool place_read(struct request *request, bool is_group, bool is_write, struct place *ret,
+static bool place_read(struct request *request, bool is_group, struct place *ret,
                        struct error *error) {
-  const char *const arguments[] = {"image", is_write ? NULL : "release", NULL};
   const char *image = request_query(request, "image"), *release = request_query(request, "release");
   *ret = (struct place){.folder = request->segments[0],
                         .name = request->segments[1],
                         .image = image ? image : "",
                         .is_group = is_group,
                         .has_release = release != NULL};
-  if (!query_check(request, arguments, error))
-    return false;
   if (!triton_folder_is_valid(ret->folder, strlen(ret->folder)))
     return error_set(error, "\"%.60s\" is not a folder of Triton's cache: 52 characters of base32",
                      ret->folder);
@@ -240,7 +237,7 @@ static bool place_get(struct worker *worker, struct request *request, bool is_gr
                       struct error *error) {
   struct place place;
   bool has_it;
-  if (!place_read(request, is_group, false, &place, error) ||
+  if (!place_read(request, is_group, &place, error) ||
       !release_answer(worker, request, &place, &has_it, error))
     return false;
   return has_it ||
@@ -265,7 +262,7 @@ static bool place_put(struct worker *worker, struct request *request, bool is_gr
                       struct error *error) {
   struct place place;
   const char *body = request->body ? request->body : "";
-  if (!place_read(request, is_group, true, &place, error))
+  if (!place_read(request, is_group, &place, error))
     return false;
   if (is_group && !remote_group_check(body, request->body_size, error))
     return false;
@@ -301,13 +298,10 @@ static void shelf_release(struct shelf *shelf) { free(shelf->folder); }
 #define cleanup_shelf __attribute__((cleanup(shelf_release)))
 
 /* Reads it from the query. */
-static bool shelf_read(struct request *request, const char *program, const char *argument,
-                       struct shelf *ret, struct error *error) {
-  const char *const arguments[] = {"hardware", "image", argument, NULL};
+static bool shelf_read(struct request *request, const char *program, struct shelf *ret,
+                       struct error *error) {
   const char *hardware = request_query(request, "hardware"),
              *image = request_query(request, "image");
-  if (!query_check(request, arguments, error))
-    return false;
   if (!hardware || !*hardware || strlen(hardware) > REMOTE_IMAGE_MAX ||
       (image && strlen(image) > REMOTE_IMAGE_MAX))
     return error_set(error,
@@ -322,7 +316,7 @@ static bool value_place_read(struct request *request, const char *program, struc
                              struct place *ret, struct error *error) {
   if (!remote_key_is_valid(request->segments[0]))
     return error_set(error, "a key is 64 lower-case hex digits");
-  if (!shelf_read(request, program, NULL, ret_shelf, error))
+  if (!shelf_read(request, program, ret_shelf, error))
     return false;
   *ret = (struct place){
       .folder = ret_shelf->folder, .name = request->segments[0], .image = ret_shelf->image};
@@ -380,7 +374,7 @@ bool route_remote_helion_list(struct worker *worker, struct request *request, st
   const char *newest = request_query(request, "newest");
   cleanup_shelf struct shelf shelf = {0};
   int n = 0, end = 0;
-  if (!shelf_read(request, "helion", "newest", &shelf, error))
+  if (!shelf_read(request, "helion", &shelf, error))
     return false;
   if (!newest || sscanf(newest, "%4d%n", &n, &end) != 1 || newest[end] || n < 1 ||
       n > REMOTE_NEWEST_MAX)

@@ -39,7 +39,7 @@ const struct record share_record = RECORD("Share", struct share, share_fields);
 
 bool route_share_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_shares_list, .record = &share_record};
-  return answer_list(worker, request, &list, error);
+  return answer_page_by(worker, request, &list, error);
 }
 
 /* *ret_id: 0 when there is no such owner. */
@@ -80,9 +80,6 @@ bool route_share_put(struct worker *worker, struct request *request, struct erro
   const char *owner = request->segments[0];
   struct share share;
   int64_t id = 0;
-  if (!query_check(request, NULL, error))
-    return false;
-
   record_init(&share_record, &share);
   share.weight = 1;
   bool ok =

@@ -318,7 +318,7 @@ bool route_token_post(struct worker *worker, struct request *request, struct err
 
 bool route_token_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_tokens_list, .record = &token_record};
-  return answer_list(worker, request, &list, error);
+  return answer_page_by(worker, request, &list, error);
 }
 
 struct own_token {
@@ -342,9 +342,6 @@ const struct record own_token_record = ANSWER("OwnToken", own_fields);
 
 /* What a user interface offers: it has no copy of the table of roles. */
 bool route_token_own(struct worker *worker, struct request *request, struct error *error) {
-  if (!query_check(request, NULL, error))
-    return false;
-
   cleanup_rows struct db_rows *rows =
       db_query(worker->db, &sql_token_own, error, BY_INTEGER("token", request->token_id));
   if (!rows)

@@ -24,7 +24,7 @@ static const struct field item_fields[] = {
            .about = "only medians of one subject can be compared with each other"),
     MEMBER(ID, job),
     MEMBER(TEXT, name, .about = "of the kernel"),
-    MEMBER(JSON, key, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
     MEMBER(INTEGER, config, .about = "the job's baseline"),
     MEMBER(NUMBER, median_us, FIELD_NOT_NULL),
     MEMBER(BOOL, counts, FIELD_NOT_NULL,

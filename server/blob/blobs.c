@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <zstd.h>
 
+#include "common/base/lock.h"
 #include "server/audit/audit.h"
 #include "server/blob/blob.sql.h"
 #include "server/db/db_record.h"
@@ -56,23 +57,20 @@ static void to_front(struct blob_cache *cache, size_t i) {
 }
 
 static struct blob *cache_find(struct blob_cache *cache, const struct digest *digest) {
-  struct blob *found = NULL;
-  pthread_mutex_lock(&cache->lock);
-  for (size_t i = 0; i < cache->n && !found; i++)
-    if (memcmp(cache->blobs[i]->digest.bytes, digest->bytes, DIGEST_SIZE) == 0) {
+  HOLD(&cache->lock);
+  for (size_t i = 0; i < cache->n; i++)
+    if (digest_equal(&cache->blobs[i]->digest, digest)) {
       to_front(cache, i);
-      found = blob_reference(cache->blobs[0]);
+      return blob_reference(cache->blobs[0]);
     }
-
-  pthread_mutex_unlock(&cache->lock);
-  return found;
+  return NULL;
 }
 
 static void cache_add(struct blob_cache *cache, struct blob *blob) {
   if (blob->size > cache->bytes_max / 4)
     return;
 
-  pthread_mutex_lock(&cache->lock);
+  HOLD(&cache->lock);
   while (cache->n &&
          (cache->n == CACHE_ENTRIES_MAX || cache->bytes + blob->size > cache->bytes_max)) {
     struct blob *last = cache->blobs[--cache->n];
@@ -83,7 +81,6 @@ static void cache_add(struct blob_cache *cache, struct blob *blob) {
   cache->blobs[cache->n] = blob_reference(blob);
   cache->bytes += blob->size;
   to_front(cache, cache->n++);
-  pthread_mutex_unlock(&cache->lock);
 }
 
 /* In the transaction that stored a file. */

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "common/cache/text.h"
 #include "server/cache/cache.sql.h"
@@ -81,7 +82,7 @@ static bool is_same(const struct noted_fetch *a, const struct noted_fetch *b) {
 /* `fetch` owns none of its texts. */
 static void add(struct fetches *fetches, const struct noted_fetch *fetch) {
   size_t bucket = hash_of(fetch) % FETCHES_MAX;
-  pthread_mutex_lock(&fetches->lock);
+  HOLD(&fetches->lock);
   if (!fetches->batch)
     fetches->batch = xcalloc(1, sizeof *fetches->batch);
 
@@ -104,8 +105,6 @@ static void add(struct fetches *fetches, const struct noted_fetch *fetch) {
   } else {
     batch->left_out += (uint64_t)fetch->requests;
   }
-
-  pthread_mutex_unlock(&fetches->lock);
 }
 
 void fetches_made(struct fetches *fetches, const struct digest *release) {
@@ -137,10 +136,8 @@ void fetches_note(struct request *request, const struct fetch *fetch) {
 }
 
 struct fetch_batch *fetches_take(struct fetches *fetches) {
-  pthread_mutex_lock(&fetches->lock);
-  struct fetch_batch *batch = TAKE(fetches->batch);
-  pthread_mutex_unlock(&fetches->lock);
-  return batch;
+  HOLD(&fetches->lock);
+  return TAKE(fetches->batch);
 }
 
 void fetches_return(struct fetches *fetches, const struct fetch_batch *batch) {

@@ -535,6 +535,12 @@ json_t *db_first_rows_to_json(const struct db_rows *rows, int n, const struct re
   return array;
 }
 
+json_t *db_row_to_json(const struct db_rows *rows, const struct record *record,
+                       json_t *(*write)(const void *object)) {
+  cleanup_json json_t *array = db_first_rows_to_json(rows, 1, record, write);
+  return json_incref(json_array_get(array, 0));
+}
+
 json_t *db_rows_to_json(const struct db_rows *rows, const struct record *record) {
   return db_first_rows_to_json(rows, db_count(rows), record, NULL);
 }

@@ -127,6 +127,10 @@ must_check json_t *db_first_rows_to_json(const struct db_rows *rows, int n,
                                          const struct record *record,
                                          json_t *(*write)(const void *object));
 
+/* What record_write, or `write`, makes of the first row; a new reference. */
+must_check json_t *db_row_to_json(const struct db_rows *rows, const struct record *record,
+                                  json_t *(*write)(const void *object));
+
 /* A bytea literal, \x and 64 digits. */
 #define BYTEA_TEXT_SIZE (2 + 2 * DIGEST_SIZE + 1)
 char *digest_bytea(const struct digest *digest, char text[BYTEA_TEXT_SIZE]);

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
@@ -120,18 +121,15 @@ static bool session_token(struct auth *auth, const struct digest *digest,
 }
 
 uint64_t auth_sessions_forgotten(struct auth *auth) {
-  pthread_mutex_lock(&auth->unknown_lock);
-  uint64_t n = auth->n_forgotten;
-  pthread_mutex_unlock(&auth->unknown_lock);
-  return n;
+  HOLD(&auth->unknown_lock);
+  return auth->n_forgotten;
 }
 
 void auth_add_session(struct auth *auth, const struct digest *token, const struct digest *identity,
                       int64_t expires_ms, uint64_t since) {
-  pthread_mutex_lock(&auth->unknown_lock);
+  HOLD(&auth->unknown_lock);
   if (auth->n_forgotten == since)
     *session_slot(auth, token) = (struct session){*token, *identity, expires_ms};
-  pthread_mutex_unlock(&auth->unknown_lock);
 }
 
 /* Connections keep the token of their last request, so they need the new generation. */
@@ -154,17 +152,12 @@ enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
     return auth_has_expired(ret_token->expires_ms) ? AUTH_EXPIRED : AUTH_KNOWN;
 
   int64_t now_ms = clock_monotonic_ms();
-  enum auth_answer answer = AUTH_LOOK_UP;
-  pthread_mutex_lock(&auth->unknown_lock);
+  HOLD(&auth->unknown_lock);
   const struct unknown_token *unknown = unknown_slot(auth, digest);
-  if (unknown->until_ms > now_ms && digest_equal(&unknown->digest, digest)) {
-    answer = unknown->is_expired ? AUTH_EXPIRED : AUTH_UNKNOWN;
-  } else if (!rate_take(&auth->lookups, clock_monotonic_ms(), LOOKUPS_PER_SECOND, LOOKUPS_BURST)) {
-    answer = AUTH_BUSY;
-  }
-
-  pthread_mutex_unlock(&auth->unknown_lock);
-  return answer;
+  if (unknown->until_ms > now_ms && digest_equal(&unknown->digest, digest))
+    return unknown->is_expired ? AUTH_EXPIRED : AUTH_UNKNOWN;
+  return rate_take(&auth->lookups, now_ms, LOOKUPS_PER_SECOND, LOOKUPS_BURST) ? AUTH_LOOK_UP
+                                                                              : AUTH_BUSY;
 }
 
 bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n, uint64_t since) {
@@ -189,10 +182,9 @@ bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n, uint
 }
 
 void auth_add_unknown(struct auth *auth, const struct digest *digest, bool is_expired) {
-  pthread_mutex_lock(&auth->unknown_lock);
+  HOLD(&auth->unknown_lock);
   *unknown_slot(auth, digest) =
       (struct unknown_token){*digest, clock_monotonic_ms() + UNKNOWN_MS, is_expired};
-  pthread_mutex_unlock(&auth->unknown_lock);
 }
 
 bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n, uint64_t since) {
@@ -251,20 +243,18 @@ enum auth_answer auth_find_name(struct auth *auth, const char *name, struct auth
 
 void auth_note_use(struct auth *auth, int64_t id) {
   bool is_noted = false;
-  pthread_mutex_lock(&auth->unknown_lock);
+  HOLD(&auth->unknown_lock);
   for (size_t i = 0; i < auth->n_used && !is_noted; i++)
     is_noted = auth->used[i] == id;
   if (!is_noted && auth->n_used < AUTH_USED_MAX)
     auth->used[auth->n_used++] = id;
-  pthread_mutex_unlock(&auth->unknown_lock);
 }
 
 size_t auth_take_used(struct auth *auth, int64_t ret_ids[AUTH_USED_MAX]) {
-  pthread_mutex_lock(&auth->unknown_lock);
+  HOLD(&auth->unknown_lock);
   size_t n = auth->n_used;
   memcpy(ret_ids, auth->used, n * sizeof *ret_ids);
   auth->n_used = 0;
-  pthread_mutex_unlock(&auth->unknown_lock);
   return n;
 }
 

@@ -17,7 +17,7 @@
 
 #define SCHEMA_SIGNATURES                                                                          \
   "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/CodeSignature\"}}"
-#define SCHEMA_MANIFEST "{\"$ref\": \"#/components/schemas/Manifest\"}"
+#define SCHEMA_MANIFEST SCHEMA("Manifest")
 
 /* A kernel or a build; each answer below contains some of the members. */
 struct stored_code {
@@ -284,8 +284,7 @@ bool route_kernel_get(struct worker *worker, struct request *request, struct err
     return false;
   if (!db_count(rows))
     return error_of(error, ERROR_MISSING, "there is no kernel %s", request->segments[0]);
-  cleanup_json json_t *answers = db_rows_to_json(rows, &kernel_record);
-  return request_answer_json(request, 200, json_incref(json_array_get(answers, 0)));
+  return request_answer_json(request, 200, db_row_to_json(rows, &kernel_record, NULL));
 }
 
 bool route_build_get(struct worker *worker, struct request *request, struct error *error) {

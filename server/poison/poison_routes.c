@@ -68,16 +68,13 @@ static struct db_rows *entry_find(struct worker *worker, struct request *request
   return NULL;
 }
 
-static void entry_answer(struct request *request, const struct db_rows *rows) {
-  cleanup_json json_t *items = db_rows_to_json(rows, &poison_entry_record);
-  request_answer_json(request, 200, json_incref(json_array_get(items, 0)));
+static bool entry_answer(struct request *request, const struct db_rows *rows) {
+  return request_answer_json(request, 200, db_row_to_json(rows, &poison_entry_record, NULL));
 }
 
 bool route_poison_get(struct worker *worker, struct request *request, struct error *error) {
   cleanup_rows struct db_rows *rows = entry_find(worker, request, error);
-  if (rows)
-    entry_answer(request, rows);
-  return rows;
+  return rows && entry_answer(request, rows);
 }
 
 struct poison_release {
@@ -118,7 +115,5 @@ bool route_poison_release(struct worker *worker, struct request *request, struct
                   "entry %s was released already; GET /v1/poison/%s says by whom and why",
                   db_get(rows, 0, "id"), db_get(rows, 0, "id"));
   cleanup_rows struct db_rows *after = ok ? entry_find(worker, request, error) : NULL;
-  if (after)
-    entry_answer(request, after);
-  return after;
+  return after && entry_answer(request, after);
 }

@@ -378,19 +378,17 @@ static struct db_rows *proposal_find(struct worker *worker, struct request *requ
   return NULL;
 }
 
-static void proposal_answer(struct worker *worker, struct request *request,
+static bool proposal_answer(struct worker *worker, struct request *request,
                             const struct db_rows *rows) {
-  cleanup_json json_t *items = db_first_rows_to_json(
-      rows, 1, &proposal_record,
-      server_publisher_keys(worker->server)->n ? write_signed : write_unsigned);
-  request_answer_json(request, 200, json_incref(json_array_get(items, 0)));
+  return request_answer_json(
+      request, 200,
+      db_row_to_json(rows, &proposal_record,
+                     server_publisher_keys(worker->server)->n ? write_signed : write_unsigned));
 }
 
 bool route_proposal_get(struct worker *worker, struct request *request, struct error *error) {
   cleanup_rows struct db_rows *rows = proposal_find(worker, request, error);
-  if (rows)
-    proposal_answer(worker, request, rows);
-  return rows;
+  return rows && proposal_answer(worker, request, rows);
 }
 
 static bool open_check(const struct db_rows *rows, struct error *error) {
@@ -460,7 +458,5 @@ bool route_proposal_reject(struct worker *worker, struct request *request, struc
                             request_author(request), error);
   record_release(&proposal_reject_record, &wanted);
   cleanup_rows struct db_rows *after = ok ? proposal_find(worker, request, error) : NULL;
-  if (after)
-    proposal_answer(worker, request, after);
-  return after;
+  return after && proposal_answer(worker, request, after);
 }

@@ -130,10 +130,9 @@ bool route_override_post(struct worker *worker, struct request *request, struct 
   cleanup_rows struct db_rows *rows = NULL;
   int64_t until_us, last_ms;
   record_init(&override_request_record, &wanted);
-  if ((!override_parse(request->json, &wanted, &until_us, &last_ms, error) ||
-       (!wanted.unknown && !override_names_something(worker->db, &wanted, error)) ||
-       !override_add(worker->db, &wanted, until_us, last_ms, request_author(request), &rows,
-                     error)))
+  if (!override_parse(request->json, &wanted, &until_us, &last_ms, error) ||
+      (!wanted.unknown && !override_names_something(worker->db, &wanted, error)) ||
+      !override_add(worker->db, &wanted, until_us, last_ms, request_author(request), &rows, error))
     return false;
   if (!db_count(rows))
     return error_of(error, ERROR_CONFLICT,

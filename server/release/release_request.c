@@ -12,9 +12,8 @@ int release_places_compare(const void *a, const void *b) {
 #define RECORD_OF struct release_pin
 static const struct field pin_fields[] = {
     MEMBER_AS("kernel", DIGEST, place.kernel, FIELD_REQUIRED),
-    MEMBER(JSON, key, FIELD_REQUIRED, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
-    MEMBER(JSON, config, FIELD_REQUIRED | FIELD_OBJECT,
-           .schema = "{\"$ref\": \"#/components/schemas/Config\"}"),
+    MEMBER(JSON, key, FIELD_REQUIRED, .schema = SCHEMA("Key")),
+    MEMBER(JSON, config, FIELD_REQUIRED | FIELD_OBJECT, .schema = SCHEMA("Config")),
     MEMBER_AS("key_text", TEXT, place.key_text, FIELD_NO_JSON),
 };
 #undef RECORD_OF

@@ -28,13 +28,12 @@ struct release_item {
 static const struct field item_fields[] = {
     MEMBER(TEXT, name),
     MEMBER(DIGEST, kernel, FIELD_REQUIRED),
-    MEMBER(JSON, key, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
     MEMBER(ID, job),
     MEMBER(TEXT, origin, FIELD_OMITTED,
            .schema = "{\"type\": \"string\", \"enum\": [\"tuned\", \"pinned\", \"imported\"]}",
            .about = "of what is included"),
-    MEMBER(TEXT, agreement, FIELD_OMITTED,
-           .schema = "{\"$ref\": \"#/components/schemas/AgreementClass\"}"),
+    MEMBER(TEXT, agreement, FIELD_OMITTED, .schema = SCHEMA("AgreementClass")),
     MEMBER(TEXT, reason, FIELD_OMITTED,
            .about = "of what is kept or skipped, or takes the winner's place"),
 };

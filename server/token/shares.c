@@ -69,11 +69,7 @@ static bool share_answer(struct worker *worker, struct request *request, int64_t
   if (!rows)
     return false;
 
-  struct share share;
-  db_read(rows, 0, &share_record, &share);
-  request_answer_json(request, 200, record_write(&share_record, &share));
-  record_release(&share_record, &share);
-  return true;
+  return request_answer_json(request, 200, db_row_to_json(rows, &share_record, NULL));
 }
 
 bool route_share_put(struct worker *worker, struct request *request, struct error *error) {

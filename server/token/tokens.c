@@ -357,8 +357,7 @@ bool route_token_own(struct worker *worker, struct request *request, struct erro
       json_push(operations, json_string(route->name));
   }
 
-  cleanup_json json_t *items = db_rows_to_json(rows, &own_token_record);
-  json_t *own = json_incref(json_array_get(items, 0));
+  json_t *own = db_row_to_json(rows, &own_token_record, NULL);
   json_put(own, "operations", operations);
   json_put(own, "name", json_string(request->token_name)); /* with that of a signed-in user */
   return request_answer_json(request, 200, own);

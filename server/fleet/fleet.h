@@ -66,6 +66,15 @@ struct open_jobs {
       before_us; /* what the hardware will have measured by then, by fair share; NaN: not known */
 };
 
+/* The open jobs of a tag. */
+struct tag_queue {
+  const char *tag;
+  int64_t queued, running, leases_open, leases_held;
+  double oldest_s; /* age of the oldest queued job; NaN: none is queued */
+};
+/* Adds the rows behind `rest` to that one, and returns how many there are then. */
+size_t tag_queues_fold(struct tag_queue *queues, size_t n, size_t rest);
+
 struct fleet_summary {
   struct snapshot snapshot;
   int64_t as_of_ms;
@@ -73,6 +82,8 @@ struct fleet_summary {
   struct fleet_device *devices;
   size_t n_open;
   struct open_jobs *open;
+  size_t n_queues;
+  struct tag_queue *queues; /* by tag; one more is allocated */
   int64_t by_state[DEVICE_STATE_COUNT];
   struct fleet_sample now;
   struct fleet_rate rate;

@@ -13,8 +13,6 @@
 #define QUEUE_TAGS_MAX 64 /* rows of the queue; the others are one */
 
 /* Read from the database, and written to JSON. */
-#define HIDDEN FIELD_NO_JSON
-#define SHOWN FIELD_ANSWER
 #define RECORD_OF struct fleet_device
 static const struct field device_fields[] = {
     MEMBER(TEXT, agent, FIELD_NO_JSON),
@@ -93,12 +91,7 @@ static const struct field count_fields[] = {
 };
 static const struct record count_record = RECORD(NULL, struct device_counts, count_fields);
 
-struct queue_row {
-  const char *tag;
-  int64_t queued, running, leases_open, leases_held, oldest_ms;
-  double oldest_s;
-};
-#define RECORD_OF struct queue_row
+#define RECORD_OF struct tag_queue
 static const struct field queue_fields[] = {
     MEMBER(TEXT, tag, .about = "null: all tags beyond the 64 with most open jobs"),
     MEMBER(INTEGER, queued, FIELD_NOT_NULL),
@@ -110,10 +103,7 @@ static const struct field queue_fields[] = {
 static const struct record queue_record = ANSWER(NULL, queue_fields);
 #undef RECORD_OF
 
-struct rate_answer {
-  double over_s, measurements, jobs, device_seconds, utilisation;
-};
-#define RECORD_OF struct rate_answer
+#define RECORD_OF struct fleet_rate
 static const struct field rate_fields[] = {
     MEMBER(NUMBER, over_s, FIELD_NOT_NULL, .about = "600, or less after the start of a server"),
     MEMBER(NUMBER, measurements, FIELD_NOT_NULL),
@@ -139,8 +129,8 @@ static const struct record to_go_record = ANSWER(NULL, to_go_fields);
 struct fleet_answer {
   int64_t as_of_ms, nodes;
   struct device_counts devices;
-  RECORD_ARRAY(struct queue_row, n_queue, queue);
-  struct rate_answer rate;
+  RECORD_ARRAY(struct tag_queue, n_queue, queue);
+  struct fleet_rate rate;
   struct to_go_answer to_go;
 };
 #define RECORD_OF struct fleet_answer
@@ -163,6 +153,7 @@ static void summary_free(struct snapshot *snapshot) {
     free(summary->devices[i].json);
   db_records_free(&fleet_device_record, summary->devices, summary->n_devices);
   db_records_free(&open_record, summary->open, summary->n_open);
+  free(summary->queues);
   free(summary->text);
   free(summary);
 }
@@ -361,71 +352,60 @@ static void to_go_make(const struct fleet_summary *summary, struct to_go *ret) {
   to_go_estimate(loads, n, &summary->rate, ret);
 }
 
-static int compare_queue(const void *a_, const void *b_) {
-  const struct queue_row *a = a_, *b = b_;
+static void queue_add(struct tag_queue *queue, const struct tag_queue *more) {
+  queue->queued += more->queued;
+  queue->running += more->running;
+  queue->leases_open += more->leases_open;
+  queue->leases_held += more->leases_held;
+  queue->oldest_s = fmax(queue->oldest_s, more->oldest_s);
+}
+
+size_t tag_queues_fold(struct tag_queue *queues, size_t n, size_t rest) {
+  for (; n > rest + 1; n--)
+    queue_add(&queues[rest], &queues[n - 1]);
+  return n;
+}
+
+static void queues_make(struct fleet_summary *summary) {
+  summary->queues = xcalloc(summary->n_open + 1, sizeof *summary->queues);
+  for (size_t i = 0; i < summary->n_open; i++) {
+    const struct open_jobs *open = &summary->open[i];
+    double oldest_s = open->oldest_ms == FIELD_NONE
+                          ? (double)NAN
+                          : fmax(0, (double)(summary->as_of_ms - open->oldest_ms) / 1e3);
+    const struct tag_queue queue = {open->tag,         open->queued,      open->running,
+                                    open->leases_open, open->leases_held, oldest_s};
+    struct tag_queue *last = summary->queues + summary->n_queues - 1;
+    if (summary->n_queues && strcmp(last->tag, open->tag) == 0)
+      queue_add(last, &queue);
+    else
+      summary->queues[summary->n_queues++] = queue;
+  }
+}
+
+static int compare_queues_by_jobs(const void *a_, const void *b_) {
+  const struct tag_queue *a = a_, *b = b_;
   int64_t n = a->queued + a->running, m = b->queued + b->running;
   return n != m ? (n < m) - (n > m) : strcmp(a->tag, b->tag);
 }
 
-static void queue_add(struct queue_row *row, const struct queue_row *more) {
-  row->queued += more->queued;
-  row->running += more->running;
-  row->leases_open += more->leases_open;
-  row->leases_held += more->leases_held;
-  if (row->oldest_ms == FIELD_NONE ||
-      (more->oldest_ms != FIELD_NONE && more->oldest_ms < row->oldest_ms))
-    row->oldest_ms = more->oldest_ms;
-}
-
-/* One row for each tag; the caller frees them. */
-static struct queue_row *queue_make(const struct fleet_summary *summary, size_t *ret_n) {
-  struct queue_row *rows = xcalloc(summary->n_open + 1, sizeof *rows);
-  size_t n = 0;
-
-  for (size_t i = 0; i < summary->n_open; i++) {
-    const struct open_jobs *open = &summary->open[i];
-    const struct queue_row row = {open->tag,
-                                  open->queued,
-                                  open->running,
-                                  open->leases_open,
-                                  open->leases_held,
-                                  open->oldest_ms,
-                                  0};
-    if (n && strcmp(rows[n - 1].tag, open->tag) == 0)
-      queue_add(&rows[n - 1], &row);
-    else
-      rows[n++] = row;
-  }
-
-  if (n)
-    qsort(rows, n, sizeof *rows, compare_queue);
-  for (; n > QUEUE_TAGS_MAX; n--) {
-    rows[QUEUE_TAGS_MAX - 1].tag = NULL;
-    queue_add(&rows[QUEUE_TAGS_MAX - 1], &rows[n - 1]);
-  }
-
-  for (size_t i = 0; i < n; i++)
-    rows[i].oldest_s = rows[i].oldest_ms == FIELD_NONE
-                           ? (double)NAN
-                           : fmax(0, (double)(summary->as_of_ms - rows[i].oldest_ms) / 1e3);
-  *ret_n = n;
-  return rows;
-}
-
 static char *answer_make(const struct fleet_summary *summary) {
   struct to_go to_go;
-  struct fleet_answer answer = {.as_of_ms = summary->as_of_ms, .nodes = (int64_t)summary->n_nodes};
-  const struct fleet_rate *rate = &summary->rate;
+  struct fleet_answer answer = {.as_of_ms = summary->as_of_ms,
+                                .nodes = (int64_t)summary->n_nodes,
+                                .n_queue = summary->n_queues,
+                                .rate = summary->rate};
   for (size_t state = 0; state < DEVICE_STATE_COUNT; state++)
     answer.devices.total += answer.devices.by_state[state] = summary->by_state[state];
 
-  cleanup_free struct queue_row *queue = queue_make(summary, &answer.n_queue);
+  cleanup_free struct tag_queue *queue =
+      xmemdup(summary->queues, (answer.n_queue + 1) * sizeof *queue);
+  qsort(queue, answer.n_queue, sizeof *queue, compare_queues_by_jobs);
+  if (answer.n_queue > QUEUE_TAGS_MAX) {
+    queue[QUEUE_TAGS_MAX - 1].tag = NULL;
+    answer.n_queue = tag_queues_fold(queue, answer.n_queue, QUEUE_TAGS_MAX - 1);
+  }
   answer.queue = queue;
-  int64_t n_gone = summary->by_state[DEVICE_LOST] + summary->by_state[DEVICE_ENDED];
-  double device_s = rate->over_s * (double)(answer.devices.total - n_gone);
-  answer.rate =
-      (struct rate_answer){rate->over_s, rate->measurements, rate->jobs, rate->device_seconds,
-                           device_s > 0 ? rate->device_seconds / device_s : (double)NAN};
 
   to_go_make(summary, &to_go);
   answer.to_go = (struct to_go_answer){to_go.seconds, to_go.basis};
@@ -473,6 +453,12 @@ bool fleet_summary_make(struct worker *worker, struct fleet_samples *samples,
 
   summary->now = now;
   summary->rate = fleet_rate_of(samples, &now);
+  int64_t n_live = 0;
+  for (size_t state = 0; state < DEVICE_STATE_COUNT; state++)
+    n_live += state == DEVICE_LOST || state == DEVICE_ENDED ? 0 : summary->by_state[state];
+  double most_s = summary->rate.over_s * (double)n_live;
+  summary->rate.utilisation = most_s > 0 ? summary->rate.device_seconds / most_s : (double)NAN;
+  queues_make(summary);
   fleet_samples_add(samples, &now);
   summary->text = answer_make(summary);
   etags_make(summary);

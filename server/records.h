@@ -120,14 +120,16 @@ extern const struct server_record server_records[]; /* the last record is NULL *
 /* The OpenAPI 3.1 document, made from ROUTES, the records and openapi.json; a new reference. */
 must_check json_t *openapi_document(void);
 must_check char *openapi_text(void); /* the caller's */
+/* What openapi.json says of each operation, by the names of routes. */
+must_check json_t *openapi_operations(void);
 
 /* References to the named schemas of openapi.json. */
-#define SCHEMA_BY "{\"$ref\": \"#/components/schemas/By\"}"
-#define SCHEMA_BY_ID "{\"$ref\": \"#/components/schemas/ById\"}"
-#define SCHEMA_ENVIRONMENT "{\"$ref\": \"#/components/schemas/Environment\"}"
-#define SCHEMA_ROLE "{\"$ref\": \"#/components/schemas/Role\"}"
+#define SCHEMA_BY SCHEMA("By")
+#define SCHEMA_BY_ID SCHEMA("ById")
+#define SCHEMA_ENVIRONMENT SCHEMA("Environment")
+#define SCHEMA_ROLE SCHEMA("Role")
 #define SCHEMA_DIGESTS                                                                             \
   "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}"
-#define SCHEMA_RANGES "{\"$ref\": \"#/components/schemas/Ranges\"}"
+#define SCHEMA_RANGES SCHEMA("Ranges")
 
 #endif

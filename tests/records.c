@@ -17,13 +17,13 @@ static const char *const type_names[] = {
     "bool", "integer", "id",      "number", "text",   "time",   "enum",    "digest",
     "json", "custom",  "numbers", "texts",  "ranges", "record", "records", "map"};
 
-static json_t *field_describe(const struct field *field) {
+static json_t *field_describe(const struct record *record, const struct field *field) {
   bool has_json = !(field->flags & FIELD_NO_JSON);
   json_t *json = json_pack(
       "{s:s, s:s, s:b, s:b, s:b, s:b, s:b}", "name", field->name, "type", type_names[field->type],
       "json", has_json, "required", !!(field->flags & (FIELD_REQUIRED | FIELD_STATED)), "answer",
-      !!(field->flags & FIELD_ANSWER), "omitted", !!(field->flags & FIELD_OMITTED), "not_null",
-      !!(field->flags & FIELD_NOT_NULL));
+      !!((record->flags | field->flags) & FIELD_ANSWER), "omitted",
+      !!(field->flags & FIELD_OMITTED), "not_null", !!(field->flags & FIELD_NOT_NULL));
 
   if (!(field->flags & FIELD_NO_COLUMN))
     json_object_set_new(json, "column", json_string(field_column(field)));
@@ -47,7 +47,7 @@ static int records_list(void) {
   for (const struct server_record *each = server_records; each->record; each++) {
     json_t *fields = json_array();
     for (size_t i = 0; i < each->record->n; i++)
-      json_array_append_new(fields, field_describe(&each->record->fields[i]));
+      json_array_append_new(fields, field_describe(each->record, &each->record->fields[i]));
     json_array_append_new(all, json_pack("{s:s?, s:s, s:o}", "name", each->record->name, "table",
                                          each->table, "fields", fields));
   }

@@ -392,8 +392,9 @@ static bool field_read(const struct field *field, const json_t *json, const char
   die("no such type of field");
 }
 
-static bool is_read(const struct field *field, bool is_answer) {
-  return !(field->flags & (FIELD_NO_JSON | (is_answer ? FIELD_REQUEST : FIELD_ANSWER)));
+static bool is_read(const struct record *record, const struct field *field, bool is_answer) {
+  unsigned flags = record->flags | field->flags;
+  return !(flags & (FIELD_NO_JSON | (is_answer ? FIELD_REQUEST : FIELD_ANSWER)));
 }
 
 static bool members_read(const struct record *record, const json_t *json, const char *pointer,
@@ -404,7 +405,7 @@ static bool members_read(const struct record *record, const json_t *json, const 
   if (!is_answer) {
     cleanup_free const char **names = xcalloc(record->n + 1, sizeof *names);
     for (size_t i = 0, n = 0; i < record->n; i++)
-      if (is_read(&record->fields[i], false))
+      if (is_read(record, &record->fields[i], false))
         names[n++] = record->fields[i].name;
     if (!json_only_members(json, pointer, names, error))
       return false;
@@ -413,7 +414,8 @@ static bool members_read(const struct record *record, const json_t *json, const 
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
     void *to = field_at(field, object);
-    if (is_read(field, is_answer) && !field_read(field, json, pointer, is_answer, to, error))
+    if (is_read(record, field, is_answer) &&
+        !field_read(field, json, pointer, is_answer, to, error))
       return false;
   }
   return true;
@@ -617,7 +619,8 @@ json_t *record_schema(const struct record *record) {
       continue;
 
     json_t *schema = type_schema(field);
-    bool is_omitted_answer = field->flags & FIELD_ANSWER && field->flags & FIELD_OMITTED;
+    bool is_answer = (record->flags | field->flags) & FIELD_ANSWER,
+         is_omitted_answer = is_answer && field->flags & FIELD_OMITTED;
     if (field->type != FIELD_BOOL && !(field->flags & (FIELD_REQUIRED | FIELD_NOT_NULL)) &&
         !is_omitted_answer)
       schema = nullable(schema);
@@ -627,10 +630,9 @@ json_t *record_schema(const struct record *record) {
     json_put(properties, field->name, schema);
 
     /* An answer has all its fields but those with FIELD_OMITTED. */
-    if (field->flags & (FIELD_REQUIRED | FIELD_STATED) ||
-        (field->flags & FIELD_ANSWER && !is_omitted_answer))
+    if (field->flags & (FIELD_REQUIRED | FIELD_STATED) || (is_answer && !is_omitted_answer))
       json_push(required, json_string(field->name));
-    is_request |= is_read(field, false);
+    is_request |= is_read(record, field, false);
   }
 
   json_t *schema = json_pack("{s:s, s:o}", "type", "object", "properties", properties);

@@ -7,11 +7,13 @@
  * in it a member is, the name in JSON and SQL, and the values that it may have.
  *
  *   struct point { int64_t x; char *label; bool is_hidden; };
+ *   #define RECORD_OF struct point
  *   static const struct field point_fields[] = {
- *       RECORD_FIELD(INTEGER, struct point, x, FIELD_REQUIRED, .least = 0, .most = 100),
- *       RECORD_FIELD(TEXT, struct point, label, .most = 64),
- *       RECORD_FIELD_AS("hidden", BOOL, struct point, is_hidden),
+ *       MEMBER(INTEGER, x, FIELD_REQUIRED, .least = 0, .most = 100),
+ *       MEMBER(TEXT, label, .most = 64),
+ *       MEMBER_AS("hidden", BOOL, is_hidden),
  *   };
+ *   #undef RECORD_OF
  *   const struct record point_record = RECORD("Point", struct point, point_fields);
  *
  * Every type has a value that means "absent": what JSON leaves out or has as null, and what is NULL
@@ -142,6 +144,7 @@ struct record {
   const char *name; /* of its schema in /openapi.json; NULL: written where it is used */
   const struct field *fields;
   size_t n, size; /* of the fields; of the struct in bytes */
+  unsigned flags; /* that all fields have: FIELD_ANSWER or none */
 };
 
 /* A row of a table: the field for the member `member` of the struct `object`, which has that name
@@ -165,9 +168,15 @@ struct record {
 #define RECORD_SCAN_3_(...) RECORD_SCAN_2_(RECORD_SCAN_2_(RECORD_SCAN_2_(__VA_ARGS__)))
 #define RECORD_SCAN_2_(...) RECORD_SCAN_1_(RECORD_SCAN_1_(RECORD_SCAN_1_(__VA_ARGS__)))
 #define RECORD_SCAN_1_(...) __VA_ARGS__
+/* The same for the struct RECORD_OF, which the file defines around each table. */
+#define MEMBER(type, member, ...) RECORD_FIELD(type, RECORD_OF, member, __VA_ARGS__)
+#define MEMBER_AS(name, type, member, ...)                                                         \
+  RECORD_FIELD_AS(name, type, RECORD_OF, member, __VA_ARGS__)
 
 /* `name` as in struct record, the struct that it describes, and the table. */
-#define RECORD(name, type, fields) {name, fields, ARRAY_LENGTH(fields), sizeof(type)}
+#define RECORD(name, type, fields) {name, fields, ARRAY_LENGTH(fields), sizeof(type), 0}
+/* The same for RECORD_OF and with the flag FIELD_ANSWER in all fields. */
+#define ANSWER(name, fields) {name, fields, ARRAY_LENGTH(fields), sizeof(RECORD_OF), FIELD_ANSWER}
 
 /* Defines ID_fields and ID_record of a file: a record without a name, and its fields. */
 #define PRIVATE_RECORD(id, type, ...)                                                              \

@@ -22,21 +22,23 @@
 #define FORGET_MS (60 * 60 * 1000)
 #define FLUSH_MAX 20000 /* agents in one statement */
 
+#define RECORD_OF struct agent_brief
 static const struct field brief_fields[] = {
-    RECORD_FIELD(TEXT, struct agent_brief, id),
-    RECORD_FIELD(TEXT, struct agent_brief, boot),
-    RECORD_FIELD(BOOL, struct agent_brief, is_draining),
-    {"token_id", FIELD_ID, offsetof(struct agent_brief, owner.token)},
-    {"has_token", FIELD_BOOL, offsetof(struct agent_brief, owner.has_token)},
+    MEMBER(TEXT, id),
+    MEMBER(TEXT, boot),
+    MEMBER(BOOL, is_draining),
+    MEMBER_AS("token_id", ID, owner.token),
+    MEMBER_AS("has_token", BOOL, owner.has_token),
 };
+#undef RECORD_OF
 static const struct record brief_record = RECORD(NULL, struct agent_brief, brief_fields);
 
-static void bind_ids(struct db_parameters *parameters, char (*ids)[AGENT_ID_SIZE], size_t n) {
+static struct db_array ids_array(char (*ids)[AGENT_ID_SIZE], size_t n) {
   struct db_array array;
   db_array_init(&array);
   for (size_t i = 0; i < n; i++)
     db_array_text(&array, ids[i]);
-  bind_array(parameters, "ids", &array);
+  return array;
 }
 
 void agents_look_up(struct worker *worker) {
@@ -47,10 +49,10 @@ void agents_look_up(struct worker *worker) {
   if (n == 0)
     return;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_ids(&parameters, ids, n);
-  if (!db_run(worker->db, &sql_agents_brief, &parameters, &rows, &error)) {
+  struct db_array array = ids_array(ids, n);
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_agents_brief, &error, BY_ARRAY("ids", &array));
+  if (!rows) {
     log_warning("agents: %s", error.message);
     return;
   }
@@ -70,7 +72,6 @@ static bool yielded_flush(struct db *db, char (*ids)[AGENT_ID_SIZE], const int64
   cleanup_free int64_t *stated_ms = xcalloc(n, sizeof *stated_ms);
   struct db_array agents, stated;
   size_t n_stated = 0;
-  cleanup_parameters struct db_parameters parameters = {0};
   db_array_init(&agents);
   db_array_init(&stated);
   for (size_t i = 0; i < n; i++) {
@@ -81,10 +82,10 @@ static bool yielded_flush(struct db *db, char (*ids)[AGENT_ID_SIZE], const int64
     stated_ms[n_stated++] = ages_ms[i];
   }
 
-  bind_array(&parameters, "ids", &agents);
-  bind_array(&parameters, "yielded", &stated);
-  bind_integers(&parameters, "ages_ms", stated_ms, n_stated);
-  return n_stated == 0 || db_run(db, &sql_devices_yielded, &parameters, NULL, error);
+  if (n_stated == 0)
+    return true;
+  return db_execute(db, &sql_devices_yielded, error, BY_ARRAY("ids", &agents),
+                    BY_ARRAY("yielded", &stated), BY_INTEGERS("ages_ms", stated_ms, n_stated));
 }
 
 static bool heartbeats_flush(struct db *db, struct agent_table *table, struct error *error) {
@@ -95,10 +96,9 @@ static bool heartbeats_flush(struct db *db, struct agent_table *table, struct er
   if (n == 0)
     return true;
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_ids(&parameters, ids, n);
-  bind_integers(&parameters, "ages_ms", ages_ms, n);
-  bool ok = db_run(db, &sql_agents_seen, &parameters, NULL, error);
+  struct db_array array = ids_array(ids, n);
+  bool ok = db_execute(db, &sql_agents_seen, error, BY_ARRAY("ids", &array),
+                       BY_INTEGERS("ages_ms", ages_ms, n));
   if (!ok)
     agent_table_untake(table, ids, n);
 
@@ -111,13 +111,12 @@ static bool heartbeats_flush(struct db *db, struct agent_table *table, struct er
 void agents_housekeep(struct worker *worker) {
   struct agent_table *table = server_agents(worker->server);
   cleanup_rows struct db_rows *draining = NULL, *live = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   struct error error;
   agent_table_forget(table, clock_monotonic_ms(), FORGET_MS);
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
   if (!heartbeats_flush(worker->db, table, &error) ||
-      !db_run(worker->db, &sql_agents_brief_draining, NULL, &draining, &error) ||
-      !db_run(worker->db, &sql_agents_live, &parameters, &live, &error)) {
+      !(draining = db_query(worker->db, &sql_agents_brief_draining, &error)) ||
+      !(live = db_query(worker->db, &sql_agents_live, &error,
+                        BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server)))))) {
     log_warning("agents: %s", error.message);
     return;
   }
@@ -143,14 +142,12 @@ struct drain_request {
 static bool agent_drain(struct db *db, const char *agent, const struct drain_request *drain,
                         const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", agent);
-  bind_text(&parameters, "reason", drain->reason);
-  bind_author(&parameters, author);
-  if (drain->device)
-    bind_text(&parameters, "device", drain->device);
-  bool ok = db_begin(db, error) && db_run(db, drain->device ? &sql_device_drain : &sql_agent_drain,
-                                          &parameters, &rows, error);
+  bool ok = db_begin(db, error) &&
+            (rows = drain->device ? db_query(db, &sql_device_drain, error, BY_TEXT("agent", agent),
+                                             BY_TEXT("device", drain->device),
+                                             BY_TEXT("reason", drain->reason), BY_AUTHOR(author))
+                                  : db_query(db, &sql_agent_drain, error, BY_TEXT("agent", agent),
+                                             BY_TEXT("reason", drain->reason), BY_AUTHOR(author)));
   if (ok && db_affected(rows) == 0 && drain->device)
     ok = error_of_at(
         error, ERROR_MISSING, "/device",
@@ -169,12 +166,14 @@ static bool agent_drain(struct db *db, const char *agent, const struct drain_req
 struct agent_refusal {
   char *at, *machine, *name;
 };
+#define RECORD_OF struct agent_refusal
 static const struct field refusal_fields[] = {
-    RECORD_FIELD(TIME, struct agent_refusal, at, FIELD_ANSWER, "refused_at"),
-    RECORD_FIELD(TEXT, struct agent_refusal, machine, FIELD_ANSWER, "refused_machine"),
-    RECORD_FIELD(TEXT, struct agent_refusal, name, FIELD_ANSWER, "refused_name"),
+    MEMBER(TIME, at, 0, "refused_at"),
+    MEMBER(TEXT, machine, 0, "refused_machine"),
+    MEMBER(TEXT, name, 0, "refused_name"),
 };
-static const struct record refusal_record = RECORD(NULL, struct agent_refusal, refusal_fields);
+static const struct record refusal_record = ANSWER(NULL, refusal_fields);
+#undef RECORD_OF
 
 enum agent_state { AGENT_LIVE, AGENT_LOST, AGENT_DRAINING, AGENT_ENDED };
 static const char *const state_names[] = {"live", "lost", "draining", "ended", NULL};
@@ -196,27 +195,27 @@ struct agent {
   " \"drain_reason\": {\"type\": [\"string\", \"null\"]}, \"drained_by\": " SCHEMA_BY              \
   ", \"drained_by_id\": " SCHEMA_BY_ID ", \"yielded_since\": {\"type\": [\"string\", \"null\"],"   \
   " \"format\": \"date-time\"}, \"yield_reason\": {\"type\": [\"string\", \"null\"]}}}}"
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct agent, member, __VA_ARGS__)
+#define RECORD_OF struct agent
 static const struct field agent_fields[] = {
-    {"agent", FIELD_TEXT, offsetof(struct agent, id), FIELD_ANSWER | FIELD_NOT_NULL, "id"},
-    FIELD(TEXT, name, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(TEXT, version, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(ENUM, state, FIELD_ANSWER | FIELD_NOT_NULL, .names = state_names),
-    FIELD(TEXT, drain_reason, FIELD_ANSWER),
-    FIELD(TEXT, drained_by, FIELD_ANSWER, .schema = SCHEMA_BY),
-    FIELD(ID, drained_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TIME, removed_at, FIELD_ANSWER),
-    FIELD(TEXT, removed_by, FIELD_ANSWER, .schema = SCHEMA_BY),
-    FIELD(ID, removed_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TEXTS, trusted_keys, FIELD_ANSWER, .schema = SCHEMA_DIGESTS,
-          .about = "it accepts only kernels that one of these keys signed"),
-    FIELD(JSON, devices, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_DEVICES),
-    FIELD(RECORD, refused, FIELD_ANSWER, .of = &refusal_record,
-          .about = "the last refused enrolment of its id from another machine, if within a day"),
-    FIELD(TIME, last_seen, FIELD_ANSWER),
+    MEMBER_AS("agent", TEXT, id, FIELD_NOT_NULL, "id"),
+    MEMBER(TEXT, name, FIELD_NOT_NULL),
+    MEMBER(TEXT, version, FIELD_NOT_NULL),
+    MEMBER(ENUM, state, FIELD_NOT_NULL, .names = state_names),
+    MEMBER(TEXT, drain_reason),
+    MEMBER(TEXT, drained_by, .schema = SCHEMA_BY),
+    MEMBER(ID, drained_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TIME, removed_at),
+    MEMBER(TEXT, removed_by, .schema = SCHEMA_BY),
+    MEMBER(ID, removed_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TEXTS, trusted_keys, .schema = SCHEMA_DIGESTS,
+           .about = "it accepts only kernels that one of these keys signed"),
+    MEMBER(JSON, devices, FIELD_NOT_NULL, .schema = SCHEMA_DEVICES),
+    MEMBER(RECORD, refused, .of = &refusal_record,
+           .about = "the last refused enrolment of its id from another machine, if within a day"),
+    MEMBER(TIME, last_seen),
 };
-#undef FIELD
-const struct record agent_record = RECORD("Agent", struct agent, agent_fields);
+const struct record agent_record = ANSWER("Agent", agent_fields);
+#undef RECORD_OF
 
 /* Whether the request may send heartbeats for its agent; false: it was answered. The database is
  * not read: the housekeeper looks up an agent that is not known here. */
@@ -274,52 +273,44 @@ void route_agent_heartbeat(struct server *server, struct request *request) {
 }
 
 /* An agent's last request: it has handed back its leases. */
-void route_agent_end(struct worker *worker, struct request *request) {
+bool route_agent_end(struct worker *worker, struct request *request, struct error *error) {
   const char *id = request->segments[0];
   struct heartbeat heartbeat = {0};
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  struct error error;
-  if (!record_read(&heartbeat_request_record, request->json, "", &heartbeat, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!record_read(&heartbeat_request_record, request->json, "", &heartbeat, error))
+    return false;
 
-  bind_text(&parameters, "agent", id);
-  bind_taken(&parameters, "boot", xstrdup(heartbeat.boot), false);
   record_release(&heartbeat_request_record, &heartbeat);
   if (!identity_may_act_as(worker, request, id, ""))
-    return;
-  if (!db_run(worker->db, &sql_agent_end, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-  } else if (!db_count(rows)) {
-    answer_refusal(request, ERROR_MISSING, "",
-                   "agent \"%.40s\" is not enrolled with this boot nonce", id);
-  } else {
-    log_info("agent: ended agent=%s", id);
-    fleet_changed(worker->server);
-    request_answer_empty(request, 204);
-  }
+    return true;
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_agent_end, error, BY_TEXT("agent", id),
+               BY_TAKEN("boot", xstrdup(heartbeat.boot)));
+  if (!rows)
+    return false;
+  if (!db_count(rows))
+    return error_of(error, ERROR_MISSING, "agent \"%.40s\" is not enrolled with this boot nonce",
+                    id);
+  log_info("agent: ended agent=%s", id);
+  fleet_changed(worker->server);
+  return request_answer_empty(request, 204);
 }
 
+#define RECORD_OF struct drain_request
 static const struct field drain_fields[] = {
-    RECORD_FIELD(TEXT, struct drain_request, device,
-                 .about = "drains only this device of the agent"),
-    RECORD_FIELD(TEXT, struct drain_request, reason, FIELD_STATED, .least = 1, .most = 1000,
-                 .about = "null ends the draining"),
+    MEMBER(TEXT, device, .about = "drains only this device of the agent"),
+    MEMBER(TEXT, reason, FIELD_STATED, .least = 1, .most = 1000, .about = "null ends the draining"),
 };
+#undef RECORD_OF
 const struct record drain_request_record =
     RECORD("DrainRequest", struct drain_request, drain_fields);
 
-void route_agent_drain(struct worker *worker, struct request *request) {
+bool route_agent_drain(struct worker *worker, struct request *request, struct error *error) {
   const char *id = request->segments[0];
   struct drain_request drain = {0};
-  struct error error;
 
-  if (!record_read(&drain_request_record, request->json, "", &drain, &error) ||
-      !agent_drain(worker->db, id, &drain, request_author(request), &error)) {
-    answer_failure(request, &error);
-  } else {
+  bool ok = record_read(&drain_request_record, request->json, "", &drain, error) &&
+            agent_drain(worker->db, id, &drain, request_author(request), error);
+  if (ok) {
     fleet_changed(worker->server);
     if (!drain.device)
       agent_table_drain(server_agents(worker->server), id, drain.reason != NULL);
@@ -331,6 +322,7 @@ void route_agent_drain(struct worker *worker, struct request *request) {
   }
 
   record_release(&drain_request_record, &drain);
+  return ok;
 }
 
 /* Removes an agent that is not live, and ends its tokens: whatever has a copy of them must enrol
@@ -338,15 +330,10 @@ void route_agent_drain(struct worker *worker, struct request *request) {
 static bool agent_remove(struct worker *worker, const char *agent, const struct author *author,
                          struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0}, of_tokens = {0};
-  bind_text(&parameters, "agent", agent);
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  bind_author(&parameters, author);
-  bind_text(&of_tokens, "agent", agent);
-  bind_integer(&of_tokens, "replaces", 0);
-  bind_author(&of_tokens, author);
   bool ok = db_begin(worker->db, error) &&
-            db_run(worker->db, &sql_agent_remove, &parameters, &rows, error);
+            (rows = db_query(worker->db, &sql_agent_remove, error, BY_TEXT("agent", agent),
+                             BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))),
+                             BY_AUTHOR(author)));
   if (ok && !db_count(rows))
     ok = error_of(error, ERROR_MISSING,
                   "there is no agent \"%.40s\"; GET /v1/agents?all=true lists all", agent);
@@ -354,54 +341,44 @@ static bool agent_remove(struct worker *worker, const char *agent, const struct 
     ok = error_of(error, ERROR_CONFLICT,
                   "agent %.40s (%.80s) is live, last seen at %s; stop it first, or drain it", agent,
                   db_get(rows, 0, "name"), db_get(rows, 0, "last_seen"));
-  ok = ok && db_run(worker->db, &sql_agent_tokens_end, &of_tokens, NULL, error) &&
+  ok = ok &&
+       db_execute(worker->db, &sql_agent_tokens_end, error, BY_TEXT("agent", agent),
+                  BY_INTEGER("replaces", 0), BY_AUTHOR(author)) &&
        audit_note(worker->db, author, AUDIT_REMOVE_AGENT, agent,
                   json_pack("{s:s}", "name", db_get(rows, 0, "name")), error);
   return db_end(worker->db, ok, error);
 }
 
-void route_agent_delete(struct worker *worker, struct request *request) {
+bool route_agent_delete(struct worker *worker, struct request *request, struct error *error) {
   const char *id = request->segments[0];
-  struct error error;
-  if (!request_query_only(request, NULL))
-    return;
-  if (!agent_remove(worker, id, request_author(request), &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!agent_remove(worker, id, request_author(request), error))
+    return false;
 
   log_info("agent: removed agent=%s by=%s", id, request->token_name);
   fleet_changed(worker->server);
-  if (!tokens_refresh(worker, &error))
-    log_warning("tokens: %s", error.message);
-  request_answer_empty(request, 204);
+  if (!tokens_refresh(worker, error))
+    log_warning("tokens: %s", error->message);
+  return request_answer_empty(request, 204);
 }
 
-void route_agent_list(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit", "after", "all", NULL};
+bool route_agent_list(struct worker *worker, struct request *request, struct error *error) {
   const char *all = request_query(request, "all"), *after;
-  struct error error;
   int64_t limit;
-  if (!request_query_only(request, names) || !request_page(request, &limit, &after))
-    return;
-  if (all && !string_equal(all, "true") && !string_equal(all, "false")) {
-    answer_refusal(request, ERROR_INVALID, "", "all=\"%.40s\" must be true or false", all);
-    return;
-  }
+  if (!page_read(request, &limit, &after, error))
+    return false;
+  if (all && !string_equal(all, "true") && !string_equal(all, "false"))
+    return error_set(error, "all=\"%.40s\" must be true or false", all);
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  bind_text(&parameters, "after", after ? after : "");
-  bind_bool(&parameters, "all", string_equal(all, "true"));
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(worker->db, &sql_agents_list, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_agents_list, error,
+               BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))),
+               BY_TEXT("after", after ? after : ""), BY_BOOL("all", string_equal(all, "true")),
+               BY_INTEGER("limit", limit));
+  if (!rows)
+    return false;
 
   int n = db_count(rows);
-  request_answer_json(request, 200,
-                      json_pack("{s:o, s:s?}", "items", db_rows_to_json(rows, &agent_record),
-                                "next", n == limit ? db_get(rows, n - 1, "id") : NULL));
+  return request_answer_json(request, 200,
+                             json_pack("{s:o, s:s?}", "items", db_rows_to_json(rows, &agent_record),
+                                       "next", n == limit ? db_get(rows, n - 1, "id") : NULL));
 }

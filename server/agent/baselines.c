@@ -17,54 +17,45 @@ struct baseline_item {
 };
 /* What is of the lease and its job is null where they are not stored any more. */
 #define ALWAYS_THERE (FIELD_ANSWER | FIELD_NOT_NULL)
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct baseline_item, member, __VA_ARGS__)
+#define RECORD_OF struct baseline_item
 static const struct field item_fields[] = {
-    FIELD(TIME, at, ALWAYS_THERE, .about = "when the lease ended"),
-    FIELD(TEXT, subject, ALWAYS_THERE,
-          .about = "only medians of one subject can be compared with each other"),
-    FIELD(ID, job, FIELD_ANSWER),
-    FIELD(TEXT, name, FIELD_ANSWER, .about = "of the kernel"),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
-    FIELD(INTEGER, config, FIELD_ANSWER, .about = "the job's baseline"),
-    FIELD(NUMBER, median_us, ALWAYS_THERE),
-    FIELD(BOOL, counts, ALWAYS_THERE,
-          .about = "whether it is compared with; false before a drifting device was resumed"),
-    FIELD(NUMBER, device_seconds, FIELD_ANSWER, .about = "of the lease"),
-    FIELD(JSON, outcomes, FIELD_ANSWER, .about = "of the lease's configs",
-          .schema = "{\"type\": \"object\", \"additionalProperties\": {\"type\": \"integer\"}}"),
+    MEMBER(TIME, at, FIELD_NOT_NULL, .about = "when the lease ended"),
+    MEMBER(TEXT, subject, FIELD_NOT_NULL,
+           .about = "only medians of one subject can be compared with each other"),
+    MEMBER(ID, job),
+    MEMBER(TEXT, name, .about = "of the kernel"),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(INTEGER, config, .about = "the job's baseline"),
+    MEMBER(NUMBER, median_us, FIELD_NOT_NULL),
+    MEMBER(BOOL, counts, FIELD_NOT_NULL,
+           .about = "whether it is compared with; false before a drifting device was resumed"),
+    MEMBER(NUMBER, device_seconds, .about = "of the lease"),
+    MEMBER(JSON, outcomes, .about = "of the lease's configs",
+           .schema = "{\"type\": \"object\", \"additionalProperties\": {\"type\": \"integer\"}}"),
 };
-#undef FIELD
-const struct record baseline_item_record =
-    RECORD("BaselineItem", struct baseline_item, item_fields);
+const struct record baseline_item_record = ANSWER("BaselineItem", item_fields);
+#undef RECORD_OF
 
-void route_agent_baselines(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit", NULL};
-  struct error error;
+bool route_agent_baselines(struct worker *worker, struct request *request, struct error *error) {
   int64_t limit;
   const char *after;
-  if (!request_query_only(request, names) || !request_page(request, &limit, &after))
-    return;
+  if (!page_read(request, &limit, &after, error))
+    return false;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", request->segments[0]);
-  bind_text(&parameters, "device", request->segments[1]);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(worker->db, &sql_baselines_list, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_baselines_list, error, BY_TEXT("agent", request->segments[0]),
+               BY_TEXT("device", request->segments[1]), BY_INTEGER("limit", limit));
+  if (!rows)
+    return false;
 
-  if (!db_count(rows)) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no device \"%.40s\" of an agent \"%.40s\"",
-                   request->segments[1], request->segments[0]);
-    return;
-  }
+  if (!db_count(rows))
+    return error_of(error, ERROR_MISSING, "there is no device \"%.40s\" of an agent \"%.40s\"",
+                    request->segments[1], request->segments[0]);
 
   bool has_any = !db_is_null(rows, 0, "at");
   json_t *items = has_any ? db_rows_to_json(rows, &baseline_item_record) : json_array();
   json_t *rule = json_pack("{s:i, s:i, s:i, s:f, s:i}", "leases", DRIFT_LEASES, "history_min",
                            DRIFT_HISTORY_MIN, "history_max", DRIFT_HISTORY_MAX, "share",
                            DRIFT_SHARE, "spreads", DRIFT_SPREADS);
-  request_answer_json(request, 200, json_pack("{s:o, s:o}", "items", items, "rule", rule));
+  return request_answer_json(request, 200, json_pack("{s:o, s:o}", "items", items, "rule", rule));
 }

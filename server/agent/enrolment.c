@@ -91,13 +91,12 @@ struct enrolment_terms {
   char *agent_name;
   json_t *environment;
 };
+#define RECORD_OF struct enrolment_terms
 static const struct field terms_fields[] = {
-    RECORD_FIELD(BOOL, struct enrolment_terms, is_live),
-    RECORD_FIELD(INTEGER, struct enrolment_terms, uses_left),
-    {"token_name", FIELD_TEXT, offsetof(struct enrolment_terms, name)},
-    RECORD_FIELD(TEXT, struct enrolment_terms, agent_name),
-    RECORD_FIELD(JSON, struct enrolment_terms, environment),
+    MEMBER(BOOL, is_live),    MEMBER(INTEGER, uses_left), MEMBER_AS("token_name", TEXT, name),
+    MEMBER(TEXT, agent_name), MEMBER(JSON, environment),
 };
+#undef RECORD_OF
 static const struct record terms_record = RECORD(NULL, struct enrolment_terms, terms_fields);
 
 static void enrolment_terms_release(struct enrolment_terms *terms) {
@@ -107,8 +106,9 @@ static void enrolment_terms_release(struct enrolment_terms *terms) {
 
 static bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_terms *ret,
                                  struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(db, &sql_enrolment_terms_lock, "token", token, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_enrolment_terms_lock, error, BY_INTEGER("token", token));
+  if (!rows)
     return false;
 
   ALWAYS(db_count(rows) == 1); /* tokens are never removed */
@@ -118,11 +118,9 @@ static bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_
 
 static bool enrolment_known(struct db *db, int64_t token, const char *boot, char **ret_agent,
                             struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "token", token);
-  bind_text(&parameters, "boot", boot);
-  if (!db_run(db, &sql_enrolment_known, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_enrolment_known, error, BY_INTEGER("token", token), BY_TEXT("boot", boot));
+  if (!rows)
     return false;
 
   *ret_agent = db_count(rows) ? xstrdup(db_get(rows, 0, "id")) : NULL;
@@ -139,16 +137,18 @@ struct agent_before {
                              agent */
   struct enrolment_terms terms; /* of the owner; no limits unless it has the role enrol */
 };
+#define RECORD_OF struct agent_before
 static const struct field before_fields[] = {
-    {"agent_is_live", FIELD_BOOL, offsetof(struct agent_before, is_live)},
-    RECORD_FIELD(TEXT, struct agent_before, name),
-    RECORD_FIELD(TEXT, struct agent_before, machine),
-    RECORD_FIELD(TIME, struct agent_before, last_seen),
-    {"token_id", FIELD_ID, offsetof(struct agent_before, owner)},
-    {"is_enrol", FIELD_BOOL, offsetof(struct agent_before, owner_is_enrol)},
-    RECORD_FIELD(BOOL, struct agent_before, is_of_certificate),
-    RECORD_FIELD(RECORD, struct agent_before, terms, .of = &terms_record),
+    MEMBER_AS("agent_is_live", BOOL, is_live),
+    MEMBER(TEXT, name),
+    MEMBER(TEXT, machine),
+    MEMBER(TIME, last_seen),
+    MEMBER_AS("token_id", ID, owner),
+    MEMBER_AS("is_enrol", BOOL, owner_is_enrol),
+    MEMBER(BOOL, is_of_certificate),
+    MEMBER(RECORD, terms, .of = &terms_record),
 };
+#undef RECORD_OF
 static const struct record before_record = RECORD(NULL, struct agent_before, before_fields);
 
 static void agent_before_release(struct agent_before *before) {
@@ -158,11 +158,9 @@ static void agent_before_release(struct agent_before *before) {
 
 static bool agent_before_lock(struct db *db, const char *agent, int64_t live_ms,
                               struct agent_before *ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", agent);
-  bind_integer(&parameters, "live_ms", live_ms);
-  if (!db_run(db, &sql_agent_before_lock, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_agent_before_lock, error, BY_TEXT("agent", agent), BY_INTEGER("live_ms", live_ms));
+  if (!rows)
     return false;
 
   *ret = (struct agent_before){0};
@@ -175,11 +173,8 @@ static bool agent_before_lock(struct db *db, const char *agent, int64_t live_ms,
 static bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_t life_ms,
                              const struct author *author, char ret_token[TOKEN_TEXT_SIZE],
                              struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", agent);
-  bind_integer(&parameters, "replaces", replaces);
-  bind_author(&parameters, author);
-  if (!db_run(db, &sql_agent_tokens_end, &parameters, NULL, error))
+  if (!db_execute(db, &sql_agent_tokens_end, error, BY_TEXT("agent", agent),
+                  BY_INTEGER("replaces", replaces), BY_AUTHOR(author)))
     return false;
 
   char random[9];
@@ -303,7 +298,7 @@ static bool admit_by_enrolment_token(struct worker *worker, struct enrolling *en
   if (known)
     return true;
 
-  return db_run_by(worker->db, &sql_enrolment_use, "token", token, NULL, error);
+  return db_execute(worker->db, &sql_enrolment_use, error, BY_INTEGER("token", token));
 }
 
 /* With the agent's own token, or with one that is bound to no agent. */
@@ -360,7 +355,8 @@ static bool agents_check(struct worker *worker, const struct enrolling *enrollin
   if (request->roles != TOKEN_AGENT || *request->token_agent)
     return true;
 
-  return db_run_by(worker->db, &sql_agents_of_token, "token", request->token_id, &rows, error) &&
+  return (rows = db_query(worker->db, &sql_agents_of_token, error,
+                          BY_INTEGER("token", request->token_id))) &&
          limit_check(worker->server, author, LIMIT_AGENTS, db_get_integer(rows, 0, "agents"),
                      error) &&
          limit_check(worker->server, author, LIMIT_DEVICES, db_get_integer(rows, 0, "devices"),
@@ -379,15 +375,12 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
     environments[i] = &enrolment_device(enrolment, i)->environment;
 
   cleanup_rows struct db_rows *rows = NULL, *ends = NULL;
-  cleanup_parameters struct db_parameters agent = {0}, devices = {0}, token = {0};
-  bind_text(&agent, "id", enrolling->id);
-  bind_integer(&agent, "token", enrolling->owner.token);
-  bind_record(&agent, &enrolment_record, enrolment);
-  bind_text(&devices, "agent", enrolling->id);
-  bind_records(&devices, &enrolment_device_record, enrolment->devices.all, n);
   if (!environments_store(worker->db, environments, n, error) ||
-      !db_run(worker->db, &sql_agent_enrol, &agent, &rows, error) ||
-      !db_run(worker->db, &sql_agent_devices, &devices, NULL, error))
+      !(rows = db_query(worker->db, &sql_agent_enrol, error, BY_TEXT("id", enrolling->id),
+                        BY_INTEGER("token", enrolling->owner.token),
+                        BY_RECORD(&enrolment_record, enrolment))) ||
+      !db_execute(worker->db, &sql_agent_devices, error, BY_TEXT("agent", enrolling->id),
+                  BY_RECORDS(&enrolment_device_record, enrolment->devices.all, n)))
     return false;
 
   enrolling->boot_before = xstrdup(db_get(rows, 0, "boot_before"));
@@ -406,8 +399,8 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
   if (request->is_by_certificate) /* the authority renews the certificate */
     return true;
   if (*request->token_agent) {
-    bind_integer(&token, "token", request->token_id);
-    if (!db_run(worker->db, &sql_agent_token_rotate_in, &token, &ends, error))
+    if (!(ends = db_query(worker->db, &sql_agent_token_rotate_in, error,
+                          BY_INTEGER("token", request->token_id))))
       return false;
     enrolling->rotate_in_ms = db_count(ends) ? db_get_integer(ends, 0, "ms") : -1;
     return true;
@@ -441,11 +434,8 @@ static void refusal_note(struct worker *worker, const struct request *request,
   if (!*enrolling->copy_of)
     return;
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", enrolling->copy_of);
-  bind_text(&parameters, "machine", enrolment->machine);
-  bind_text(&parameters, "name", enrolment->name);
-  if (!db_run(worker->db, &sql_agent_note_refused, &parameters, NULL, &error))
+  if (!db_execute(worker->db, &sql_agent_note_refused, &error, BY_TEXT("agent", enrolling->copy_of),
+                  BY_TEXT("machine", enrolment->machine), BY_TEXT("name", enrolment->name)))
     log_warning("agent: cannot note that a copy of agent=%s was refused: %s", enrolling->copy_of,
                 error.message);
 }
@@ -475,72 +465,59 @@ static void enrolled_answer(struct worker *worker, struct request *request,
                       record_write(&agent_answer_record, &answer));
 }
 
-void route_agent_post(struct worker *worker, struct request *request) {
-  struct error error;
+bool route_agent_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_enrolment struct enrolment enrolment = {0};
-  if (!enrolment_parse(request->json, &enrolment, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!enrolment_parse(request->json, &enrolment, error))
+    return false;
   if (enrolment.agent && !identity_fits(request, enrolment.agent, "/agent"))
-    return;
+    return true;
 
   struct enrolling enrolling = {.worker = worker, .request = request, .enrolment = &enrolment};
-  bool ok = db_transaction(worker->db, DB_ATTEMPTS, enrol, &enrolling, &error);
-  if (!ok && error.kind == ERROR_FORBIDDEN)
+  bool ok = db_transaction(worker->db, DB_ATTEMPTS, enrol, &enrolling, error);
+  if (!ok && error->kind == ERROR_FORBIDDEN)
     metrics_note_refusal(request->roles == TOKEN_ENROL ? REFUSED_ENROLMENT : REFUSED_AGENT);
-  if (!ok && (error.kind == ERROR_FORBIDDEN || error.kind == ERROR_CONFLICT))
-    refusal_note(worker, request, &enrolling, &error);
+  if (!ok && (error->kind == ERROR_FORBIDDEN || error->kind == ERROR_CONFLICT))
+    refusal_note(worker, request, &enrolling, error);
   if (ok)
     enrolled_answer(worker, request, &enrolling);
-  else
-    answer_failure(request, &error);
   enrolling_clear(&enrolling);
+  return ok;
 }
 
 /* The new token replaces the one of the request, which stays valid until the new one is used,
  * because the answer may be lost. */
-void route_agent_token(struct worker *worker, struct request *request) {
+bool route_agent_token(struct worker *worker, struct request *request, struct error *error) {
   static const char *const members[] = {NULL};
   int64_t life_ms = server_options(worker->server)->agent_token_ms;
   const struct author *author = request_author(request);
   const char *agent = request->token_agent;
   cleanup_agent_before struct agent_before before = {0};
-  struct error error;
   char token[TOKEN_TEXT_SIZE];
-  if (!json_only_members(request->json, "", members, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-  if (request->is_by_certificate) {
-    answer_refusal(request, ERROR_FORBIDDEN, "",
-                   "agent %s uses a client certificate instead of its own token", agent);
-    return;
-  }
-  if (!*agent) {
-    answer_refusal(
-        request, ERROR_FORBIDDEN, "",
+  if (!json_only_members(request->json, "", members, error))
+    return false;
+  if (request->is_by_certificate)
+    return error_of(error, ERROR_FORBIDDEN,
+                    "agent %s uses a client certificate instead of its own token", agent);
+  if (!*agent)
+    return error_of(
+        error, ERROR_FORBIDDEN,
         "the token \"%s\" is not an agent's own token; agents get one when they enrol with "
         "an enrolment token",
         request->token_name);
-    return;
-  }
   if (!identity_fits(request, request->segments[0], ""))
-    return;
+    return true;
 
-  if (!db_begin(worker->db, &error) ||
+  if (!db_begin(worker->db, error) ||
       !db_end(worker->db,
-              agent_before_lock(worker->db, agent, 0, &before, &error) &&
-                  tokens_settle_used(worker->db, &request->token_id, 1, &error) &&
+              agent_before_lock(worker->db, agent, 0, &before, error) &&
+                  tokens_settle_used(worker->db, &request->token_id, 1, error) &&
                   agent_token_make(worker->db, agent, request->token_id, life_ms, author, token,
-                                   &error) &&
-                  audit_note(worker->db, author, AUDIT_REPLACE_TOKEN, agent, NULL, &error),
-              &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+                                   error) &&
+                  audit_note(worker->db, author, AUDIT_REPLACE_TOKEN, agent, NULL, error),
+              error))
+    return false;
 
   log_info("agent: agent=%s replaces its token", agent);
   struct agent_token_answer answer = {token, life_ms ? life_ms - life_ms / 3 : FIELD_NONE};
-  request_answer_json(request, 201, record_write(&agent_token_answer_record, &answer));
+  return request_answer_json(request, 201, record_write(&agent_token_answer_record, &answer));
 }

@@ -18,20 +18,20 @@ struct audit_entry {
   const char *action; /* not an enum: a newer server may write actions that this one lacks */
   json_t *detail;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct audit_entry, member, __VA_ARGS__)
+#define RECORD_OF struct audit_entry
 static const struct field entry_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(TIME, at, FIELD_ANSWER),
-    FIELD(TEXT, token, FIELD_ANSWER),
-    FIELD(ID, token_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TEXT, role, FIELD_ANSWER),
-    FIELD(TEXT, peer, FIELD_ANSWER),
-    FIELD(TEXT, action, FIELD_ANSWER),
-    FIELD(TEXT, object, FIELD_ANSWER),
-    FIELD(JSON, detail, FIELD_ANSWER, .schema = "{\"type\": \"object\"}"),
+    MEMBER(ID, id),
+    MEMBER(TIME, at),
+    MEMBER(TEXT, token),
+    MEMBER(ID, token_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TEXT, role),
+    MEMBER(TEXT, peer),
+    MEMBER(TEXT, action),
+    MEMBER(TEXT, object),
+    MEMBER(JSON, detail, .schema = "{\"type\": \"object\"}"),
 };
-#undef FIELD
-const struct record audit_entry_record = RECORD("AuditEntry", struct audit_entry, entry_fields);
+const struct record audit_entry_record = ANSWER("AuditEntry", entry_fields);
+#undef RECORD_OF
 
 bool audit_add(struct db *db, const struct audit_row *rows, size_t n, struct error *error) {
   if (n == 0)
@@ -51,9 +51,7 @@ bool audit_add(struct db *db, const struct audit_row *rows, size_t n, struct err
         .detail = rows[i].detail ? json_incref((json_t *)rows[i].detail) : json_object()};
   }
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_records(&parameters, &audit_entry_record, entries, n);
-  bool ok = db_run(db, &sql_audit_add, &parameters, NULL, error);
+  bool ok = db_execute(db, &sql_audit_add, error, BY_RECORDS(&audit_entry_record, entries, n));
   for (size_t i = 0; i < n; i++)
     json_decref(entries[i].detail);
   return ok;
@@ -73,63 +71,50 @@ bool audit_note_digest(struct db *db, const struct author *author, enum audit_ac
   return audit_note(db, author, action, digest_format(object, text), detail, error);
 }
 
-void answer_removal(struct worker *worker, struct request *request, const struct removal *removal) {
+bool answer_removal(struct worker *worker, struct request *request, const struct removal *removal,
+                    struct error *error) {
   struct db *db = worker->db;
-  struct error error;
   int64_t id;
-  if (!request_query_only(request, NULL) || !answer_id(request, removal->what, &id))
-    return;
+  if (!id_read(request, removal->what, &id, error))
+    return false;
 
   cleanup_free char *object = xasprintf("%lld", (long long)id);
   cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_begin(db, &error);
+  bool ok = db_begin(db, error);
   if (ok) {
-    ok = db_run_by(db, removal->statement, "id", id, &rows, &error);
+    ok = (rows = db_query(db, removal->statement, error, BY_INTEGER("id", id)));
     if (ok && db_count(rows))
       ok = audit_note(db, request_author(request), removal->action, object,
-                      db_get_json(rows, 0, "detail"), &error);
-    ok = db_end(db, ok, &error);
+                      db_get_json(rows, 0, "detail"), error);
+    ok = db_end(db, ok, error);
   }
 
-  if (!ok) {
-    answer_failure(request, &error);
-  } else if (!db_count(rows)) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no %s %lld; GET %s lists all",
-                   removal->what, (long long)id, removal->list);
-  } else {
-    response_cache_forget_channels(worker->server);
-    request_answer_empty(request, 204);
+  if (!ok)
+    return false;
+  if (!db_count(rows)) {
+    return error_of(error, ERROR_MISSING, "there is no %s %lld; GET %s lists all", removal->what,
+                    (long long)id, removal->list);
   }
+  response_cache_forget_channels(worker->server);
+  return request_answer_empty(request, 204);
 }
 
-void route_audit_get(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit", "after", "since", "token", "action", "object", NULL};
+bool route_audit_get(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {
       .statement = &sql_audit_list, .record = &audit_entry_record, .is_newest_first = true};
   const char *since = request_query(request, "since"), *action = request_query(request, "action");
   int64_t since_us = 0, last_ms = 0;
   size_t known;
-  if (!request_query_only(request, names))
-    return;
+  if (action && !name_find(action_names, AUDIT_ACTION_COUNT, action, &known))
+    return error_set(
+        error, "action=\"%.40s\" is not an action of an entry, like submit, move or sign", action);
 
-  if (action && !name_find(action_names, AUDIT_ACTION_COUNT, action, &known)) {
-    answer_refusal(request, ERROR_INVALID, "",
-                   "action=\"%.40s\" is not an action of an entry, like submit, move or sign",
-                   action);
-    return;
-  }
+  if (since && !(duration_parse(since, &last_ms) && last_ms) && !time_parse(since, &since_us))
+    return error_set(error, "since=\"%.40s\" is not a time such as 2026-01-31T12:00:00Z, 12h or 7d",
+                     since);
 
-  if (since && !(duration_parse(since, &last_ms) && last_ms) && !time_parse(since, &since_us)) {
-    answer_refusal(request, ERROR_INVALID, "",
-                   "since=\"%.40s\" is not a time such as 2026-01-31T12:00:00Z, 12h or 7d", since);
-    return;
-  }
-
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "token", request_query(request, "token"));
-  bind_text(&parameters, "action", action);
-  bind_text(&parameters, "object", request_query(request, "object"));
-  bind_integer(&parameters, "since_us", since_us);
-  bind_integer(&parameters, "last_ms", last_ms);
-  answer_page(worker, request, &list, &parameters);
+  return answer_page_by(
+      worker, request, &list, error, BY_TEXT("token", request_query(request, "token")),
+      BY_TEXT("action", action), BY_TEXT("object", request_query(request, "object")),
+      BY_INTEGER("since_us", since_us), BY_INTEGER("last_ms", last_ms));
 }

@@ -82,7 +82,8 @@ struct removal {
   enum audit_action action;
 };
 /* Removes the row, with its audit row, forgets the cached answers of channels, and answers 204, or
- * 404 when there is none. */
-void answer_removal(struct worker *worker, struct request *request, const struct removal *removal);
+ * fails when there is none. */
+must_check bool answer_removal(struct worker *worker, struct request *request,
+                               const struct removal *removal, struct error *error);
 
 #endif

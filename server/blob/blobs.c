@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <zstd.h>
 
+#include "common/base/lock.h"
 #include "server/audit/audit.h"
 #include "server/blob/blob.sql.h"
 #include "server/db/db_record.h"
@@ -56,23 +57,20 @@ static void to_front(struct blob_cache *cache, size_t i) {
 }
 
 static struct blob *cache_find(struct blob_cache *cache, const struct digest *digest) {
-  struct blob *found = NULL;
-  pthread_mutex_lock(&cache->lock);
-  for (size_t i = 0; i < cache->n && !found; i++)
-    if (memcmp(cache->blobs[i]->digest.bytes, digest->bytes, DIGEST_SIZE) == 0) {
+  HOLD(&cache->lock);
+  for (size_t i = 0; i < cache->n; i++)
+    if (digest_equal(&cache->blobs[i]->digest, digest)) {
       to_front(cache, i);
-      found = blob_reference(cache->blobs[0]);
+      return blob_reference(cache->blobs[0]);
     }
-
-  pthread_mutex_unlock(&cache->lock);
-  return found;
+  return NULL;
 }
 
 static void cache_add(struct blob_cache *cache, struct blob *blob) {
   if (blob->size > cache->bytes_max / 4)
     return;
 
-  pthread_mutex_lock(&cache->lock);
+  HOLD(&cache->lock);
   while (cache->n &&
          (cache->n == CACHE_ENTRIES_MAX || cache->bytes + blob->size > cache->bytes_max)) {
     struct blob *last = cache->blobs[--cache->n];
@@ -83,7 +81,6 @@ static void cache_add(struct blob_cache *cache, struct blob *blob) {
   cache->blobs[cache->n] = blob_reference(blob);
   cache->bytes += blob->size;
   to_front(cache, cache->n++);
-  pthread_mutex_unlock(&cache->lock);
 }
 
 /* In the transaction that stored a file. */
@@ -92,7 +89,7 @@ static bool usage_check(struct db *db, struct request *request, struct error *er
   cleanup_rows struct db_rows *rows = NULL;
   if (!limit_of(request->server, author, LIMIT_FILES))
     return true;
-  return db_run_by(db, &sql_blob_usage, "token", author->token, &rows, error) &&
+  return (rows = db_query(db, &sql_blob_usage, error, BY_INTEGER("token", author->token))) &&
          limit_check(request->server, author, LIMIT_FILES,
                      (db_get_integer(rows, 0, "bytes") + MIB - 1) / MIB, error);
 }
@@ -104,12 +101,10 @@ static bool blob_store(struct db *db, struct request *request, const struct dige
   const struct author *author = request_author(request);
   const char *bytes = request->body;
   size_t size = request->body_size;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", digest);
-  bind_integer(&parameters, "size", (int64_t)size);
-  bind_author(&parameters, author);
-  if (!db_run(db, &sql_blob_insert, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_blob_insert, error, BY_DIGEST("digest", digest),
+               BY_INTEGER("size", (int64_t)size), BY_AUTHOR(author));
+  if (!rows)
     return false;
   *ret_is_new = db_count(rows) == 1 && db_get_bool(rows, 0, "is_new");
   if (!*ret_is_new)
@@ -125,11 +120,9 @@ static bool blob_store(struct db *db, struct request *request, const struct dige
         ZSTD_compress(compressed, bound, bytes + at, chunk_size, COMPRESSION_LEVEL);
     ALWAYS(!ZSTD_isError(compressed_size));
 
-    cleanup_parameters struct db_parameters chunk = {0};
-    bind_digest(&chunk, "digest", digest);
-    bind_integer(&chunk, "ordinal", (int64_t)(at / CHUNK_SIZE));
-    bind_bytes(&chunk, "bytes", compressed, compressed_size);
-    if (!db_run(db, &sql_blob_chunk_insert, &chunk, NULL, error))
+    if (!db_execute(db, &sql_blob_chunk_insert, error, BY_DIGEST("digest", digest),
+                    BY_INTEGER("ordinal", (int64_t)(at / CHUNK_SIZE)),
+                    BY_BYTES("bytes", compressed, compressed_size)))
       return false;
   }
   return audit_note_digest(db, author, AUDIT_PUT_BLOB, digest,
@@ -148,11 +141,10 @@ static bool damaged(const struct digest *digest, struct error *error) {
 /* Reads one row at a time, so that a worker holds one file and one chunk, not a result of twice the
  * file's size. */
 static bool chunk_load(struct db *db, struct blob *blob, size_t at, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", &blob->digest);
-  bind_integer(&parameters, "ordinal", (int64_t)(at / CHUNK_SIZE));
-  if (!db_run(db, &sql_blob_chunk, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_blob_chunk, error, BY_DIGEST("digest", &blob->digest),
+               BY_INTEGER("ordinal", (int64_t)(at / CHUNK_SIZE)));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return damaged(&blob->digest, error);
@@ -168,14 +160,13 @@ bool blob_load(struct worker *worker, const struct digest *digest, struct blob *
                struct error *error) {
   struct db *db = worker->db;
   struct blob_cache *cache = server_blobs(worker->server);
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   *ret_blob = cache_find(cache, digest);
   if (*ret_blob)
     return true;
 
-  bind_digest(&parameters, "digest", digest);
-  if (!db_run(db, &sql_blob_size, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_blob_size, error, BY_DIGEST("digest", digest));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return true;
@@ -198,16 +189,12 @@ bool blob_load(struct worker *worker, const struct digest *digest, struct blob *
   return true;
 }
 
-bool answer_missing_files(struct worker *worker, struct request *request,
-                          const struct digest *digests, size_t n) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  struct error error;
-  bind_digests(&parameters, "digests", digests, n);
-  if (!db_run(worker->db, &sql_blobs_missing, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
+bool files_check(struct worker *worker, struct request *request, const struct digest *digests,
+                 size_t n, struct error *error) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_blobs_missing, error, BY_DIGESTS("digests", digests, n));
+  if (!rows)
     return false;
-  }
 
   int n_missing = db_count(rows);
   if (!n_missing)
@@ -216,76 +203,83 @@ bool answer_missing_files(struct worker *worker, struct request *request,
   json_t *list = json_array();
   for (int row = 0; row < n_missing; row++)
     json_push(list, json_digest_text(&digests[db_get_integer(rows, row, "i")]));
-  error_of(&error, ERROR_CONFLICT,
+  error_of(error, ERROR_CONFLICT,
            "%d of the files that this refers to %s not stored: PUT them to /v1/blobs/{digest} and "
            "try again",
            n_missing, n_missing == 1 ? "is" : "are");
-  answer_failure_extra(request, &error, json_pack("{s:o}", "missing", list));
+  request->extra = json_pack("{s:o}", "missing", list);
   return false;
 }
 
+bool answer_missing_files(struct worker *worker, struct request *request,
+                          const struct digest *digests, size_t n) {
+  struct error error;
+  bool ok = files_check(worker, request, digests, n, &error);
+  if (!ok)
+    answer_failure(request, &error);
+  return ok;
+}
+
 /* The digest in the path; answers 404 when it is not one. */
-static bool digest_of_path(struct request *request, struct digest *ret_digest) {
+static bool digest_of_path(struct request *request, struct digest *ret_digest,
+                           struct error *error) {
   if (digest_parse(request->segments[0], ret_digest))
     return true;
-  answer_refusal(request, ERROR_MISSING, "",
-                 "\"%.80s\" is no digest: \"sha256:\" and 64 lower-case hexadecimal digits",
-                 request->segments[0]);
-  return false;
+  return error_of(error, ERROR_MISSING,
+                  "\"%.80s\" is no digest: \"sha256:\" and 64 lower-case hexadecimal digits",
+                  request->segments[0]);
 }
 
 struct blob_answer {
   struct digest blob;
   int64_t size;
 };
+#define RECORD_OF struct blob_answer
 static const struct field blob_answer_fields[] = {
-    RECORD_FIELD(DIGEST, struct blob_answer, blob, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct blob_answer, size, FIELD_ANSWER),
+    MEMBER(DIGEST, blob),
+    MEMBER(INTEGER, size),
 };
-const struct record blob_answer_record =
-    RECORD("BlobAnswer", struct blob_answer, blob_answer_fields);
+const struct record blob_answer_record = ANSWER("BlobAnswer", blob_answer_fields);
+#undef RECORD_OF
 
-void route_blob_put(struct worker *worker, struct request *request) {
+bool route_blob_put(struct worker *worker, struct request *request, struct error *error) {
   struct blob_answer answer = {.size = (int64_t)request->body_size};
-  struct error error;
   bool is_new;
 
-  if (!digest_of_path(request, &answer.blob))
-    return;
+  if (!digest_of_path(request, &answer.blob, error))
+    return false;
 
   struct digest actual = digest_of(request->body ? request->body : "", request->body_size);
   if (!digest_equal(&actual, &answer.blob)) {
     char text[DIGEST_TEXT_SIZE];
-    answer_refusal(request, ERROR_INVALID, "", "the body's digest is %s, not the path's %s",
-                   digest_format(&actual, text), request->segments[0]);
-    return;
+    return error_set(error, "the body's digest is %s, not the path's %s",
+                     digest_format(&actual, text), request->segments[0]);
   }
 
   struct db *db = worker->db;
-  if (!db_begin(db, &error) ||
-      !db_end(db, blob_store(db, request, &answer.blob, &is_new, &error), &error))
-    answer_failure(request, &error);
-  else
-    request_answer_json(request, is_new ? 201 : 200, record_write(&blob_answer_record, &answer));
+  if (!db_begin(db, error) ||
+      !db_end(db, blob_store(db, request, &answer.blob, &is_new, error), error))
+    return false;
+  return request_answer_json(request, is_new ? 201 : 200,
+                             record_write(&blob_answer_record, &answer));
 }
 
 static void blob_release(void *blob) { blob_unreference(blob); }
 
-void route_blob_get(struct worker *worker, struct request *request) {
+bool route_blob_get(struct worker *worker, struct request *request, struct error *error) {
   struct digest digest;
   struct blob *blob;
-  struct error error;
 
-  if (!digest_of_path(request, &digest))
-    return;
+  if (!digest_of_path(request, &digest, error))
+    return false;
 
-  if (!blob_load(worker, &digest, &blob, &error)) {
-    if (error.kind == ERROR_DAMAGED) /* agents try again until it is restored */
-      error_become(&error, ERROR_UNAVAILABLE);
-    answer_failure(request, &error);
-  } else if (!blob) {
-    answer_refusal(request, ERROR_MISSING, "", "no file %s is stored", request->segments[0]);
-  } else {
-    request_answer_file(request, request->segments[0], blob->bytes, blob->size, blob_release, blob);
+  if (!blob_load(worker, &digest, &blob, error)) {
+    if (error->kind == ERROR_DAMAGED) /* agents try again until it is restored */
+      error_become(error, ERROR_UNAVAILABLE);
+    return false;
   }
+  if (!blob)
+    return error_of(error, ERROR_MISSING, "no file %s is stored", request->segments[0]);
+  return request_answer_file(request, request->segments[0], blob->bytes, blob->size, blob_release,
+                             blob);
 }

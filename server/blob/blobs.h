@@ -32,9 +32,11 @@ struct blob_cache *server_blobs(const struct server *server);
 must_check bool blob_load(struct worker *worker, const struct digest *digest,
                           struct blob **ret_blob, struct error *error);
 
-/* True when all of these files are stored. Otherwise answers 409 with the digests of the missing
- * ones, and returns false. */
+/* Whether all of these files are stored; the problem has the digests of the missing ones. */
 struct request;
+must_check bool files_check(struct worker *worker, struct request *request,
+                            const struct digest *digests, size_t n, struct error *error);
+/* The same; otherwise answers. */
 must_check bool answer_missing_files(struct worker *worker, struct request *request,
                                      const struct digest *digests, size_t n);
 

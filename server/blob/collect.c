@@ -35,14 +35,15 @@ struct collect_request {
   bool is_dry, measurements;
   int64_t keep_days;
 };
+#define RECORD_OF struct collect_request
 static const struct field request_fields[] = {
-    {"dry_run", FIELD_BOOL, offsetof(struct collect_request, is_dry), FIELD_NOT_NULL},
-    RECORD_FIELD(INTEGER, struct collect_request, keep_days, FIELD_NOT_NULL, .least = 1,
-                 .most = 36500, .about = "default: 30"),
-    RECORD_FIELD(BOOL, struct collect_request, measurements, FIELD_NOT_NULL,
-                 .about = "also those of jobs that ended more than keep_days ago, a partition a "
-                          "call"),
+    MEMBER_AS("dry_run", BOOL, is_dry, FIELD_NOT_NULL),
+    MEMBER(INTEGER, keep_days, FIELD_NOT_NULL, .least = 1, .most = 36500, .about = "default: 30"),
+    MEMBER(BOOL, measurements, FIELD_NOT_NULL,
+           .about = "also those of jobs that ended more than keep_days ago, a partition a "
+                    "call"),
 };
+#undef RECORD_OF
 const struct record gc_request_record = RECORD("GcRequest", struct collect_request, request_fields);
 
 struct collected_release {
@@ -50,15 +51,16 @@ struct collected_release {
   char *tag, *created_at;
   int64_t winners, bytes;
 };
+#define RECORD_OF struct collected_release
 static const struct field release_fields[] = {
-    {"release", FIELD_DIGEST, offsetof(struct collected_release, digest), FIELD_ANSWER,
-     .column = "digest"},
-    RECORD_FIELD(TEXT, struct collected_release, tag, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct collected_release, winners, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct collected_release, bytes, FIELD_ANSWER),
-    RECORD_FIELD(TIME, struct collected_release, created_at, FIELD_ANSWER),
+    MEMBER_AS("release", DIGEST, digest, .column = "digest"),
+    MEMBER(TEXT, tag),
+    MEMBER(INTEGER, winners),
+    MEMBER(INTEGER, bytes),
+    MEMBER(TIME, created_at),
 };
-static const struct record release_record = RECORD(NULL, struct collected_release, release_fields);
+static const struct record release_record = ANSWER(NULL, release_fields);
+#undef RECORD_OF
 
 /* The answer: what was removed, or would be. */
 struct collection {
@@ -72,23 +74,27 @@ struct collection {
   bool has_more; /* COLLECT_AT_ONCE of something were found, or another partition is due */
   struct collect_request request;
 };
+#define RECORD_OF struct collected_files
 static const struct field files_fields[] = {
-    RECORD_FIELD(INTEGER, struct collected_files, n, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct collected_files, bytes, FIELD_ANSWER),
+    MEMBER(INTEGER, n),
+    MEMBER(INTEGER, bytes),
 };
-static const struct record files_record = RECORD(NULL, struct collected_files, files_fields);
+static const struct record files_record = ANSWER(NULL, files_fields);
+#undef RECORD_OF
 
+#define RECORD_OF struct collection
 static const struct field answer_fields[] = {
-    RECORD_FIELD(RECORDS, struct collection, releases, FIELD_ANSWER, .of = &release_record),
-    RECORD_FIELD(RECORD, struct collection, files, FIELD_ANSWER, .of = &files_record),
-    RECORD_FIELD(INTEGER, struct collection, demand, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct collection, fetches, FIELD_ANSWER),
-    RECORD_FIELD(RECORD, struct collection, measurements, FIELD_ANSWER, .of = &retention_record),
-    {"more", FIELD_BOOL, offsetof(struct collection, has_more), FIELD_ANSWER},
-    {"dry_run", FIELD_BOOL, offsetof(struct collection, request.is_dry), FIELD_ANSWER},
-    {"keep_days", FIELD_INTEGER, offsetof(struct collection, request.keep_days), FIELD_ANSWER},
+    MEMBER(RECORDS, releases, .of = &release_record),
+    MEMBER(RECORD, files, .of = &files_record),
+    MEMBER(INTEGER, demand),
+    MEMBER(INTEGER, fetches),
+    MEMBER(RECORD, measurements, .of = &retention_record),
+    MEMBER_AS("more", BOOL, has_more),
+    MEMBER_AS("dry_run", BOOL, request.is_dry),
+    MEMBER_AS("keep_days", INTEGER, request.keep_days),
 };
-const struct record gc_answer_record = RECORD("GcAnswer", struct collection, answer_fields);
+const struct record gc_answer_record = ANSWER("GcAnswer", answer_fields);
+#undef RECORD_OF
 
 static void collection_release(struct collection *collection) {
   record_release(&gc_answer_record, collection);
@@ -96,14 +102,14 @@ static void collection_release(struct collection *collection) {
 }
 #define cleanup_collection __attribute__((cleanup(collection_release)))
 
+#define BY_COLLECT(request)                                                                        \
+  BY_BOOL("remove", !(request)->is_dry), BY_INTEGER("keep_days", (request)->keep_days)
+
 static bool files_collect(struct db *db, const struct collect_request *request, int64_t at_once,
                           struct collected_files *ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_bool(&parameters, "remove", !request->is_dry);
-  bind_integer(&parameters, "keep_days", request->keep_days);
-  bind_integer(&parameters, "at_once", at_once);
-  if (!db_run(db, &sql_collect_files, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_collect_files, error, BY_COLLECT(request), BY_INTEGER("at_once", at_once));
+  if (!rows)
     return false;
   *ret = (struct collected_files){db_get_integer(rows, 0, "n"), db_get_integer(rows, 0, "bytes")};
   return true;
@@ -122,15 +128,13 @@ static bool unneeded_collect(struct db *db, void *context, struct error *error) 
   struct collection *ret = collecting->ret;
   collection_release(ret);
   cleanup_rows struct db_rows *releases = NULL, *demand = NULL, *fetches = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_bool(&parameters, "remove", !request->is_dry);
-  bind_integer(&parameters, "keep_days", request->keep_days);
-  bind_taken(&parameters, "at_once", xasprintf("%d", COLLECT_AT_ONCE), true);
-  bind_taken(&parameters, "entries", xasprintf("%d", COLLECT_ENTRIES), true);
-  if (!db_run(db, &sql_collect_releases, &parameters, &releases, error) ||
+  if (!(releases = db_query(db, &sql_collect_releases, error, BY_COLLECT(request),
+                            BY_INTEGER("at_once", COLLECT_AT_ONCE),
+                            BY_INTEGER("entries", COLLECT_ENTRIES))) ||
       !files_collect(db, request, COLLECT_AT_ONCE, &ret->files, error) ||
-      !db_run(db, &sql_collect_demand, &parameters, &demand, error) ||
-      !db_run(db, &sql_collect_fetches, &parameters, &fetches, error))
+      !(demand = db_query(db, &sql_collect_demand, error, BY_COLLECT(request))) ||
+      !(fetches = db_query(db, &sql_collect_fetches, error, BY_COLLECT(request),
+                           BY_INTEGER("at_once", COLLECT_AT_ONCE))))
     return false;
 
   ret->request = *request;
@@ -179,22 +183,16 @@ static void collection_log(const struct collection *collection, const char *by) 
            (long long)collection->measurements.jobs);
 }
 
-void route_gc_post(struct worker *worker, struct request *request) {
+bool route_gc_post(struct worker *worker, struct request *request, struct error *error) {
   struct collect_request given = {.keep_days = COLLECT_KEEP_DAYS};
   cleanup_collection struct collection collection = {0};
-  struct error error;
-  if (!request_query_only(request, NULL))
-    return;
-
-  if (!record_read(&gc_request_record, request->json, "", &given, &error) ||
-      !collect(worker->db, &given, request_author(request), &collection, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!record_read(&gc_request_record, request->json, "", &given, error) ||
+      !collect(worker->db, &given, request_author(request), &collection, error))
+    return false;
 
   if (!given.is_dry)
     collection_log(&collection, request->token_name);
-  request_answer_json(request, 200, record_write(&gc_answer_record, &collection));
+  return request_answer_json(request, 200, record_write(&gc_answer_record, &collection));
 }
 
 /* The thread of --keep-days */
@@ -202,8 +200,8 @@ void route_gc_post(struct worker *worker, struct request *request) {
 /* Whether a day has passed since one of the servers collected: true for one server only, which then
  * has to collect. */
 static bool due_claim(struct db *db, bool *ret_is_due, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &sql_collection_claim, NULL, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_collection_claim, error);
+  if (!rows)
     return false;
 
   *ret_is_due = db_affected(rows) > 0;
@@ -212,7 +210,7 @@ static bool due_claim(struct db *db, bool *ret_is_due, struct error *error) {
 
 static void due_postpone(struct db *db) {
   struct error error;
-  if (!db_run_by(db, &sql_collection_postpone, "minutes", RETRY_MINUTES, NULL, &error))
+  if (!db_execute(db, &sql_collection_postpone, &error, BY_INTEGER("minutes", RETRY_MINUTES)))
     log_warning("gc: the next try is in a day: %s", error.message);
 }
 

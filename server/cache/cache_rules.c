@@ -202,15 +202,15 @@ struct cache_match_answer {
   int64_t compatibility;
   const char *reason;
 };
+#define RECORD_OF struct cache_match_answer
 static const struct field match_fields[] = {
-    RECORD_FIELD(ENUM, struct cache_match_answer, rule, FIELD_ANSWER, .names = cache_rule_names),
-    RECORD_FIELD(JSON, struct cache_match_answer, differs, FIELD_ANSWER,
-                 .schema = "{\"type\": \"object\"}"),
-    RECORD_FIELD(INTEGER, struct cache_match_answer, compatibility, FIELD_ANSWER | FIELD_OMITTED),
-    RECORD_FIELD(TEXT, struct cache_match_answer, reason, FIELD_ANSWER | FIELD_OMITTED),
+    MEMBER(ENUM, rule, .names = cache_rule_names),
+    MEMBER(JSON, differs, .schema = "{\"type\": \"object\"}"),
+    MEMBER(INTEGER, compatibility, FIELD_OMITTED),
+    MEMBER(TEXT, reason, FIELD_OMITTED),
 };
-const struct record cache_match_record =
-    RECORD("CacheMatch", struct cache_match_answer, match_fields);
+const struct record cache_match_record = ANSWER("CacheMatch", match_fields);
+#undef RECORD_OF
 
 json_t *cache_match_to_json(const struct environment *asked, const struct environment *served,
                             const struct cache_resolved *resolved) {

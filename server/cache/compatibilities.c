@@ -10,13 +10,13 @@
 #include "server/http/request.h"
 #include "server/records.h"
 
+#define RECORD_OF struct compatibility
 static const struct field request_fields[] = {
-    RECORD_FIELD(CUSTOM, struct compatibility, asked, FIELD_REQUIRED, .custom = &environment_field),
-    RECORD_FIELD(CUSTOM, struct compatibility, served, FIELD_REQUIRED,
-                 .custom = &environment_field),
-    RECORD_FIELD(TEXT, struct compatibility, reason, FIELD_NOT_NULL,
-                 .most = COMPATIBILITY_REASON_MAX),
+    MEMBER(CUSTOM, asked, FIELD_REQUIRED, .custom = &environment_field),
+    MEMBER(CUSTOM, served, FIELD_REQUIRED, .custom = &environment_field),
+    MEMBER(TEXT, reason, FIELD_NOT_NULL, .most = COMPATIBILITY_REASON_MAX),
 };
+#undef RECORD_OF
 const struct record compatibility_request_record =
     RECORD("CompatibilityRequest", struct compatibility, request_fields);
 
@@ -62,8 +62,8 @@ bool compatibility_parse(const json_t *json, struct compatibility *ret, struct e
 }
 
 bool compatibilities_load(struct db *db, struct compatibilities *ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &sql_compatibilities_load, NULL, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_compatibilities_load, error);
+  if (!rows)
     return false;
 
   *ret = (struct compatibilities){.all = xcalloc((size_t)db_count(rows) + 1, sizeof *ret->all)};
@@ -88,48 +88,39 @@ void compatibilities_release(struct compatibilities *compatibilities) {
   *compatibilities = (struct compatibilities){0};
 }
 
-void route_compatibility_post(struct worker *worker, struct request *request) {
+bool route_compatibility_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_compatibility struct compatibility declared = {0};
-  struct error error;
-  if (!request_query_only(request, NULL))
-    return;
-  if (!compatibility_parse(request->json, &declared, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!compatibility_parse(request->json, &declared, error))
+    return false;
 
   struct db *db = worker->db;
   const struct author *author = request_author(request);
   cleanup_json json_t *asked = environment_to_json(&declared.asked),
                       *served = environment_to_json(&declared.served);
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_taken(&parameters, "asked", json_canonical(asked), false);
-  bind_taken(&parameters, "served", json_canonical(served), false);
-  bind_text(&parameters, "reason", declared.reason);
-  bind_integer(&parameters, "most", COMPATIBILITIES_MAX);
-  bind_author(&parameters, author);
-  bool ok = db_begin(db, &error);
+  bool ok = db_begin(db, error);
   if (ok) {
-    ok = db_run(db, &sql_compatibility_add, &parameters, &rows, &error);
+    ok = (rows = db_query(
+              db, &sql_compatibility_add, error, BY_TAKEN("asked", json_canonical(asked)),
+              BY_TAKEN("served", json_canonical(served)), BY_TEXT("reason", declared.reason),
+              BY_INTEGER("most", COMPATIBILITIES_MAX), BY_AUTHOR(author)));
     if (ok && db_count(rows))
       ok = audit_note(
           db, author, AUDIT_DECLARE, db_get(rows, 0, "id"),
           json_pack("{s:O, s:O, s:s}", "asked", asked, "served", served, "reason", declared.reason),
-          &error);
-    ok = db_end(db, ok, &error);
+          error);
+    ok = db_end(db, ok, error);
   }
 
-  if (!ok) {
-    answer_failure(request, &error);
-  } else if (!db_count(rows)) {
-    answer_refusal(request, ERROR_CONFLICT, "",
-                   "there are %d compatibilities; remove those that are not needed any more",
-                   COMPATIBILITIES_MAX);
-  } else {
-    response_cache_forget_channels(worker->server);
-    request_answer_json(request, 201, json_pack("{s:s}", "id", db_get(rows, 0, "id")));
+  if (!ok)
+    return false;
+  if (!db_count(rows)) {
+    return error_of(error, ERROR_CONFLICT,
+                    "there are %d compatibilities; remove those that are not needed any more",
+                    COMPATIBILITIES_MAX);
   }
+  response_cache_forget_channels(worker->server);
+  return request_answer_json(request, 201, json_pack("{s:s}", "id", db_get(rows, 0, "id")));
 }
 
 struct compatibility_item {
@@ -137,30 +128,28 @@ struct compatibility_item {
   json_t *asked, *served;
   char *reason, *made_by, *made_at;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct compatibility_item, member, __VA_ARGS__)
+#define RECORD_OF struct compatibility_item
 static const struct field item_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(JSON, asked, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(JSON, served, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXT, reason, FIELD_ANSWER),
-    FIELD(TEXT, made_by, FIELD_ANSWER),
-    FIELD(ID, made_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TIME, made_at, FIELD_ANSWER),
+    MEMBER(ID, id),
+    MEMBER(JSON, asked, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(JSON, served, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, reason),
+    MEMBER(TEXT, made_by),
+    MEMBER(ID, made_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TIME, made_at),
 };
-#undef FIELD
-const struct record compatibility_item_record =
-    RECORD("CompatibilityItem", struct compatibility_item, item_fields);
+const struct record compatibility_item_record = ANSWER("CompatibilityItem", item_fields);
+#undef RECORD_OF
 
-void route_compatibility_list(struct worker *worker, struct request *request) {
+bool route_compatibility_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_compatibilities_list,
                                    .record = &compatibility_item_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  return answer_page_by(worker, request, &list, error);
 }
 
-void route_compatibility_delete(struct worker *worker, struct request *request) {
+bool route_compatibility_delete(struct worker *worker, struct request *request,
+                                struct error *error) {
   static const struct removal removal = {"compatibility", "/v1/compatibilities",
                                          &sql_compatibility_remove, AUDIT_WITHDRAW};
-  answer_removal(worker, request, &removal);
+  return answer_removal(worker, request, &removal, error);
 }

@@ -14,11 +14,13 @@ char *channel_etag(const struct channel_state *state, char text[CHANNEL_ETAG_SIZ
   return text;
 }
 
+#define RECORD_OF struct channel_row
 static const struct field row_fields[] = {
-    RECORD_FIELD(INTEGER, struct channel_row, id),
-    RECORD_FIELD(RECORD, struct channel_row, entry, .of = &channel_entry_record),
-    RECORD_FIELD(INTEGER, struct channel_row, signings),
+    MEMBER(INTEGER, id),
+    MEMBER(RECORD, entry, .of = &channel_entry_record),
+    MEMBER(INTEGER, signings),
 };
+#undef RECORD_OF
 static const struct record row_record = RECORD(NULL, struct channel_row, row_fields);
 
 void channel_rows_release(struct channel_rows *rows) {
@@ -30,24 +32,18 @@ struct channel_state channel_row_state(const struct channel_row *row) {
   return (struct channel_state){row->entry.counter, row->entry.release, row->signings};
 }
 
-bool channel_rows_load(struct db *db, const struct statement *statement,
-                       const struct db_parameters *parameters, struct channel_rows *ret,
-                       struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, statement, parameters, &rows, error))
-    return false;
-
-  ret->all = db_read_all(rows, &row_record, &ret->n);
-  return true;
+bool channel_rows_read(struct db_rows *rows, struct channel_rows *ret) {
+  cleanup_rows struct db_rows *own = rows;
+  if (own)
+    ret->all = db_read_all(own, &row_record, &ret->n);
+  return own != NULL;
 }
 
 bool channel_rows_of_tag(struct db *db, const char *name, const char *tag, enum regime regime,
                          struct channel_rows *ret, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "name", name);
-  bind_text(&parameters, "tag", tag);
-  bind_text(&parameters, "regime", regime_name(regime));
-  return channel_rows_load(db, &sql_channel_rows, &parameters, ret, error);
+  return channel_rows_read(db_query(db, &sql_channel_rows, error, BY_TEXT("name", name),
+                                    BY_TEXT("tag", tag), BY_TEXT("regime", regime_name(regime))),
+                           ret);
 }
 
 void channel_lookup_release(struct channel_lookup *lookup) {
@@ -62,24 +58,20 @@ static const char *query_get(const void *request, const char *name) {
 
 const struct channel_row *channel_row_look_up(struct worker *worker, struct request *request,
                                               const char *channel, enum cache_rule widest,
-                                              struct channel_lookup *lookup) {
-  struct error error;
+                                              struct channel_lookup *lookup, struct error *error) {
   const char *tag = request_query(request, "tag"), *regime = request_query(request, "regime");
   enum regime wanted = REGIME_IMPLIED;
   tag = tag ? tag : "default";
-  if (!channel_name_check(channel, &error) || (regime && !regime_parse(regime, &wanted, &error)) ||
-      !environment_from_texts(query_get, request, &lookup->asked, &error)) {
-    error.pointer[0] = 0; /* a pointer into the body, which this request does not have */
-    answer_failure(request, &error);
+  if (!channel_name_check(channel, error) || (regime && !regime_parse(regime, &wanted, error)) ||
+      !environment_from_texts(query_get, request, &lookup->asked, error)) {
+    error->pointer[0] = 0; /* a pointer into the body, which this request does not have */
     return NULL;
   }
 
-  if (!channel_rows_of_tag(worker->db, channel, tag, wanted, &lookup->rows, &error) ||
+  if (!channel_rows_of_tag(worker->db, channel, tag, wanted, &lookup->rows, error) ||
       (widest == CACHE_RULE_COMPATIBLE &&
-       !compatibilities_load(worker->db, &lookup->declared, &error))) {
-    answer_failure(request, &error);
+       !compatibilities_load(worker->db, &lookup->declared, error)))
     return NULL;
-  }
 
   size_t n = lookup->rows.n;
   json_t *extra = NULL;
@@ -94,31 +86,30 @@ const struct channel_row *channel_row_look_up(struct worker *worker, struct requ
     lookup->is_none = true;
     extra = json_pack("{s:o}", "nearest", cache_nearest(&lookup->asked, there, n, &sentence));
     if (sentence)
-      error_of(&error, ERROR_MISSING,
+      error_of(error, ERROR_MISSING,
                "channel \"%s\" has no entry for %.150s with tag \"%.50s\" and regime %s; %s",
                channel, asked, tag, regime_name(wanted), sentence);
     else
-      error_of(&error, ERROR_MISSING,
+      error_of(error, ERROR_MISSING,
                "channel \"%s\" has no entry with tag \"%.100s\" and regime %s; GET /v1/channels "
                "lists all",
                channel, tag, regime_name(wanted));
-    if (lookup->may_be_none) {
-      lookup->why = error;
-      json_decref(extra);
-      return NULL;
-    }
-    request_add_header(request, "Wavetune-Match", "none");
+    if (!lookup->may_be_none)
+      request_add_header(request, "Wavetune-Match", "none");
     break;
   case CACHE_MATCH_SEVERAL:
     extra = json_pack("{s:o}", "environments", cache_fitting(&lookup->asked, there, n));
-    error_set(&error,
+    error_set(error,
               "channel \"%s\" has entries for %zu environments that fit; state the members in "
               "which they differ (\"environments\" lists them)",
               channel, json_array_size(json_object_get(extra, "environments")));
     break;
   }
 
-  answer_failure_extra(request, &error, extra);
+  if (lookup->is_none && lookup->may_be_none)
+    json_decref(extra);
+  else
+    request->extra = extra;
   return NULL;
 }
 
@@ -131,21 +122,16 @@ void entry_answer_cached(struct request *request, json_t *entry, const char *eta
                         match);
 }
 
-bool served_entry_find(struct worker *worker, struct request *request, const char *const *arguments,
-                       bool may_be_none, struct served_entry *ret) {
+bool served_entry_find(struct worker *worker, struct request *request, bool may_be_none,
+                       struct served_entry *ret, struct error *error) {
   const char *channel = request_query(request, "channel"), *match = request_query(request, "match");
   enum cache_rule widest = CACHE_RULE_UNSTATED;
   cleanup_channel_lookup struct channel_lookup lookup = {.may_be_none = may_be_none};
-  if (!request_query_only(request, arguments))
-    return false;
-  if (match && !cache_rule_parse(match, &widest)) {
-    answer_refusal(request, ERROR_INVALID, "", "match=%.32s is unknown: it must be " CACHE_RULES,
-                   match);
-    return false;
-  }
+  if (match && !cache_rule_parse(match, &widest))
+    return error_set(error, "match=%.32s is unknown: it must be " CACHE_RULES, match);
 
   const struct channel_row *row =
-      channel_row_look_up(worker, request, channel ? channel : "stable", widest, &lookup);
+      channel_row_look_up(worker, request, channel ? channel : "stable", widest, &lookup, error);
   if (!row && !(may_be_none && lookup.is_none))
     return false;
 
@@ -163,7 +149,7 @@ bool served_entry_find(struct worker *worker, struct request *request, const cha
   }
 
   if (!row)
-    ret->why = xstrdup(lookup.why.message);
+    ret->why = xstrdup(error->message);
   return true;
 }
 
@@ -173,13 +159,13 @@ void served_entry_release(struct served_entry *served) {
   free(served->why);
 }
 
-void route_cache_get(struct worker *worker, struct request *request) {
-  static const char *const arguments[] = {SERVED_ARGUMENTS, NULL};
+bool route_cache_get(struct worker *worker, struct request *request, struct error *error) {
   cleanup_served_entry struct served_entry served = {0};
-  if (!served_entry_find(worker, request, arguments, false, &served))
-    return;
+  if (!served_entry_find(worker, request, false, &served, error))
+    return false;
 
   served.fetch.kind = FETCH_ENTRY;
   fetches_note(request, &served.fetch);
   entry_answer_cached(request, TAKE(served.answer), served.etag, served.match);
+  return true;
 }

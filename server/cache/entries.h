@@ -36,10 +36,8 @@ struct channel_rows {
 void channel_rows_release(struct channel_rows *rows);
 #define cleanup_channel_rows __attribute__((cleanup(channel_rows_release)))
 struct channel_state channel_row_state(const struct channel_row *row);
-/* The rows of a statement with the columns of a row. */
-must_check bool channel_rows_load(struct db *db, const struct statement *statement,
-                                  const struct db_parameters *parameters, struct channel_rows *ret,
-                                  struct error *error);
+/* Reads and frees the rows of a statement with the columns of a row. False: they are NULL. */
+must_check bool channel_rows_read(struct db_rows *rows, struct channel_rows *ret);
 /* The rows of a channel, tag and regime, in the order in which they were made. */
 must_check bool channel_rows_of_tag(struct db *db, const char *name, const char *tag,
                                     enum regime regime, struct channel_rows *ret,
@@ -51,19 +49,18 @@ struct channel_lookup {
   struct channel_rows rows;
   struct compatibilities declared;
   struct cache_resolved resolved;
-  bool may_be_none; /* when no entry fits, sets is_none and leaves the answer to the caller */
+  bool may_be_none; /* the caller answers when no entry fits; sets is_none */
   bool is_none;
-  struct error why; /* of is_none */
 };
 void channel_lookup_release(struct channel_lookup *lookup);
 #define cleanup_channel_lookup __attribute__((cleanup(channel_lookup_release)))
 
 /* Finds the row that the query's tag, regime and environment members mean, by the rules of
- * cache_rules.h up to `widest`. Otherwise answers and returns NULL: 404 names the nearest
- * environment, 422 lists those that fit. */
+ * cache_rules.h up to `widest`. NULL: *error says why not; 404 names the nearest environment, 422
+ * lists those that fit. */
 const struct channel_row *channel_row_look_up(struct worker *worker, struct request *request,
                                               const char *channel, enum cache_rule widest,
-                                              struct channel_lookup *lookup);
+                                              struct channel_lookup *lookup, struct error *error);
 
 /* Answers with an entry, which is cached until a channel moves or a compatibility is declared.
  * Takes over `entry`. */
@@ -78,15 +75,10 @@ struct served_entry {
   char etag[CHANNEL_ETAG_SIZE];
   struct fetch fetch; /* its kind is the caller's to set */
 };
-/* When the query is wrong, or there is no entry and not may_be_none, answers the request and
- * returns false. `arguments`: all that the route accepts, SERVED_ARGUMENTS among them. */
-must_check bool served_entry_find(struct worker *worker, struct request *request,
-                                  const char *const *arguments, bool may_be_none,
-                                  struct served_entry *ret);
+/* False: the query is wrong, or there is no entry and not may_be_none. */
+must_check bool served_entry_find(struct worker *worker, struct request *request, bool may_be_none,
+                                  struct served_entry *ret, struct error *error);
 void served_entry_release(struct served_entry *served);
 #define cleanup_served_entry __attribute__((cleanup(served_entry_release)))
-#define LOOKUP_ARGUMENT(member, hardware) #member,
-#define LOOKUP_ARGUMENTS ENVIRONMENT_TEXTS(LOOKUP_ARGUMENT) "compute_units", "tag", "regime"
-#define SERVED_ARGUMENTS LOOKUP_ARGUMENTS, "channel", "match"
 
 #endif

@@ -11,11 +11,13 @@ struct stored_environment {
   struct digest digest, hardware_digest;
   char *identity;
 };
+#define RECORD_OF struct stored_environment
 static const struct field stored_fields[] = {
-    RECORD_FIELD(DIGEST, struct stored_environment, digest),
-    RECORD_FIELD(DIGEST, struct stored_environment, hardware_digest),
-    RECORD_FIELD(TEXT, struct stored_environment, identity),
+    MEMBER(DIGEST, digest),
+    MEMBER(DIGEST, hardware_digest),
+    MEMBER(TEXT, identity),
 };
+#undef RECORD_OF
 static const struct record stored_record = RECORD(NULL, struct stored_environment, stored_fields);
 
 bool environments_store(struct db *db, const struct environment *const *environments, size_t n,
@@ -28,10 +30,9 @@ bool environments_store(struct db *db, const struct environment *const *environm
                                             json_canonical(json)};
   }
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_records(&parameters, &stored_record, stored, n);
+  bool ok = db_execute(db, &sql_environments_store, error, BY_RECORDS(&stored_record, stored, n));
   db_records_free(&stored_record, stored, n);
-  return db_run(db, &sql_environments_store, &parameters, NULL, error);
+  return ok;
 }
 
 void known_environments_release(struct known_environments *known) {
@@ -45,21 +46,19 @@ void known_environments_release(struct known_environments *known) {
   *known = (struct known_environments){0};
 }
 
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct known_environment, member, __VA_ARGS__)
+#define RECORD_OF struct known_environment
 static const struct field known_fields[] = {
-    FIELD(DIGEST, hardware_digest), FIELD(INTEGER, agents), FIELD(INTEGER, devices),
-    FIELD(BOOL, is_selective),      FIELD(TEXT, agent),     FIELD(TEXT, agent_name),
+    MEMBER(DIGEST, hardware_digest), MEMBER(INTEGER, agents), MEMBER(INTEGER, devices),
+    MEMBER(BOOL, is_selective),      MEMBER(TEXT, agent),     MEMBER(TEXT, agent_name),
 };
-#undef FIELD
+#undef RECORD_OF
 static const struct record known_record = RECORD(NULL, struct known_environment, known_fields);
 
 bool environments_known(struct db *db, int64_t live_ms, struct known_environments *ret,
                         struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "live_ms", live_ms);
-  bind_all_runs(&parameters);
-  if (!db_run(db, &sql_environments_known, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_environments_known, error, BY_INTEGER("live_ms", live_ms), BY_ALL_RUNS);
+  if (!rows)
     return false;
 
   struct known_environments known;
@@ -81,25 +80,21 @@ struct environment_item {
   int64_t agents;
   char *last_seen;
 };
+#define RECORD_OF struct environment_item
 static const struct field item_fields[] = {
-    RECORD_FIELD(JSON, struct environment_item, environment, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_ENVIRONMENT),
-    RECORD_FIELD(DIGEST, struct environment_item, digest, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(INTEGER, struct environment_item, agents, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TIME, struct environment_item, last_seen, FIELD_ANSWER),
+    MEMBER(JSON, environment, FIELD_NOT_NULL, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(DIGEST, digest, FIELD_NOT_NULL),
+    MEMBER(INTEGER, agents, FIELD_NOT_NULL),
+    MEMBER(TIME, last_seen),
 };
-const struct record environment_item_record =
-    RECORD("EnvironmentItem", struct environment_item, item_fields);
+const struct record environment_item_record = ANSWER("EnvironmentItem", item_fields);
+#undef RECORD_OF
 
-void route_environment_list(struct worker *worker, struct request *request) {
+bool route_environment_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_environments_list,
                                    .record = &environment_item_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (!request_query_only(request, list_arguments))
-    return;
-
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  answer_page(worker, request, &list, &parameters);
+  return answer_page_by(worker, request, &list, error,
+                        BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))));
 }
 
 /* Matching jobs */

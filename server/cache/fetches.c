@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "common/cache/text.h"
 #include "server/cache/cache.sql.h"
@@ -19,17 +20,15 @@ static const char *const kind_names[] = {
     [FETCH_NONE] = "none",       [FETCH_ENTRY] = "entry", [FETCH_CHOICES] = "choices",
     [FETCH_RELEASE] = "release", [FETCH_FILES] = "files", NULL};
 
+#define RECORD_OF struct noted_fetch
 static const struct field noted_fields[] = {
-    RECORD_FIELD(DIGEST, struct noted_fetch, release, 0),
-    RECORD_FIELD(ENUM, struct noted_fetch, kind, 0, .names = kind_names),
-    RECORD_FIELD(TEXT, struct noted_fetch, channel, 0),
-    RECORD_FIELD(ENUM, struct noted_fetch, rule, 0, .names = cache_rule_names),
-    RECORD_FIELD(TEXT, struct noted_fetch, fetched_by, 0),
-    RECORD_FIELD(INTEGER, struct noted_fetch, fetched_by_id, 0),
-    RECORD_FIELD(INTEGER, struct noted_fetch, requests, 0),
-    RECORD_FIELD(INTEGER, struct noted_fetch, first_ms, 0),
-    RECORD_FIELD(INTEGER, struct noted_fetch, last_ms, 0),
+    MEMBER(DIGEST, release),   MEMBER(ENUM, kind, .names = kind_names),
+    MEMBER(TEXT, channel),     MEMBER(ENUM, rule, .names = cache_rule_names),
+    MEMBER(TEXT, fetched_by),  MEMBER(INTEGER, fetched_by_id),
+    MEMBER(INTEGER, requests), MEMBER(INTEGER, first_ms),
+    MEMBER(INTEGER, last_ms),
 };
+#undef RECORD_OF
 static const struct record noted_record = RECORD(NULL, struct noted_fetch, noted_fields);
 
 struct fetches {
@@ -83,7 +82,7 @@ static bool is_same(const struct noted_fetch *a, const struct noted_fetch *b) {
 /* `fetch` owns none of its texts. */
 static void add(struct fetches *fetches, const struct noted_fetch *fetch) {
   size_t bucket = hash_of(fetch) % FETCHES_MAX;
-  pthread_mutex_lock(&fetches->lock);
+  HOLD(&fetches->lock);
   if (!fetches->batch)
     fetches->batch = xcalloc(1, sizeof *fetches->batch);
 
@@ -106,8 +105,6 @@ static void add(struct fetches *fetches, const struct noted_fetch *fetch) {
   } else {
     batch->left_out += (uint64_t)fetch->requests;
   }
-
-  pthread_mutex_unlock(&fetches->lock);
 }
 
 void fetches_made(struct fetches *fetches, const struct digest *release) {
@@ -139,10 +136,8 @@ void fetches_note(struct request *request, const struct fetch *fetch) {
 }
 
 struct fetch_batch *fetches_take(struct fetches *fetches) {
-  pthread_mutex_lock(&fetches->lock);
-  struct fetch_batch *batch = TAKE(fetches->batch);
-  pthread_mutex_unlock(&fetches->lock);
-  return batch;
+  HOLD(&fetches->lock);
+  return TAKE(fetches->batch);
 }
 
 void fetches_return(struct fetches *fetches, const struct fetch_batch *batch) {
@@ -159,15 +154,12 @@ static bool batch_store(struct db *db, const struct fetch_batch *batch, struct e
     rows[i].last_ms = now_ms - rows[i].last_ms;
   }
 
-  cleanup_parameters struct db_parameters parameters = {0}, limits = {0};
-  bind_records(&parameters, &noted_record, rows, batch->n);
-  if (!db_run(db, &sql_fetches_store, &parameters, NULL, error))
+  if (!db_execute(db, &sql_fetches_store, error, BY_RECORDS(&noted_record, rows, batch->n)))
     return false;
 
-  bind_records(&limits, &noted_record, rows, batch->n);
-  bind_integer(&limits, "most", FETCHERS_MAX);
   struct error ignored; /* the next batch of these releases removes the rows */
-  if (!db_run(db, &sql_fetches_trim, &limits, NULL, &ignored))
+  if (!db_execute(db, &sql_fetches_trim, &ignored, BY_RECORDS(&noted_record, rows, batch->n),
+                  BY_INTEGER("most", FETCHERS_MAX)))
     log_warning("fetches: %s", ignored.message);
   return true;
 }
@@ -206,51 +198,35 @@ struct listed_fetch {
   char *kind, *channel, *rule, *fetched_by, *first_at, *last_at;
   int64_t fetched_by_id, requests;
 };
+#define RECORD_OF struct listed_fetch
 static const struct field listed_fields[] = {
-    RECORD_FIELD(TEXT, struct listed_fetch, fetched_by, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_BY),
-    RECORD_FIELD(ID, struct listed_fetch, fetched_by_id, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_BY_ID),
-    RECORD_FIELD(TEXT, struct listed_fetch, kind, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = "{\"type\": \"string\", \"enum\": [\"entry\", \"choices\", "
-                           "\"release\", \"files\"]}",
-                 .about = "what was requested: a channel's entry, choices, the release itself, or "
-                          "an export of it"),
-    RECORD_FIELD(TEXT, struct listed_fetch, channel, FIELD_ANSWER,
-                 .about = "null: the release was requested by its digest"),
-    RECORD_FIELD(TEXT, struct listed_fetch, rule, FIELD_ANSWER,
-                 .about = "by which the entry was found; null without a channel"),
-    RECORD_FIELD(INTEGER, struct listed_fetch, requests, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .about = "those answered 304 among them"),
-    RECORD_FIELD(TIME, struct listed_fetch, first_at, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TIME, struct listed_fetch, last_at, FIELD_ANSWER | FIELD_NOT_NULL),
+    MEMBER(TEXT, fetched_by, FIELD_NOT_NULL, .schema = SCHEMA_BY),
+    MEMBER(ID, fetched_by_id, FIELD_NOT_NULL, .schema = SCHEMA_BY_ID),
+    MEMBER(TEXT, kind, FIELD_NOT_NULL,
+           .schema = "{\"type\": \"string\", \"enum\": [\"entry\", \"choices\", "
+                     "\"release\", \"files\"]}",
+           .about = "what was requested: a channel's entry, choices, the release itself, or "
+                    "an export of it"),
+    MEMBER(TEXT, channel, .about = "null: the release was requested by its digest"),
+    MEMBER(TEXT, rule, .about = "by which the entry was found; null without a channel"),
+    MEMBER(INTEGER, requests, FIELD_NOT_NULL, .about = "those answered 304 among them"),
+    MEMBER(TIME, first_at, FIELD_NOT_NULL),
+    MEMBER(TIME, last_at, FIELD_NOT_NULL),
 };
-const struct record listed_fetch_record =
-    RECORD("ReleaseFetch", struct listed_fetch, listed_fields);
+const struct record listed_fetch_record = ANSWER("ReleaseFetch", listed_fields);
+#undef RECORD_OF
 
-void route_release_fetches(struct worker *worker, struct request *request) {
+bool route_release_fetches(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_fetches_list, .record = &listed_fetch_record};
-  struct error error;
   struct digest digest;
-  cleanup_parameters struct db_parameters release = {0}, parameters = {0};
   cleanup_rows struct db_rows *found = NULL;
-  if (!request_query_only(request, list_arguments))
-    return;
-
   bool is_digest = digest_parse(request->segments[0], &digest);
-  if (is_digest) {
-    bind_digest(&release, "release", &digest);
-    if (!db_run(worker->db, &sql_fetches_release, &release, &found, &error)) {
-      answer_failure(request, &error);
-      return;
-    }
-  }
-  if (!is_digest || !db_count(found)) {
-    answer_refusal(request, ERROR_MISSING, "",
-                   "there is no release %.100s; GET /v1/releases lists all", request->segments[0]);
-    return;
-  }
+  if (is_digest &&
+      !(found = db_query(worker->db, &sql_fetches_release, error, BY_DIGEST("release", &digest))))
+    return false;
+  if (!is_digest || !db_count(found))
+    return error_of(error, ERROR_MISSING, "there is no release %.100s; GET /v1/releases lists all",
+                    request->segments[0]);
 
-  bind_digest(&parameters, "release", &digest);
-  answer_page(worker, request, &list, &parameters);
+  return answer_page_by(worker, request, &list, error, BY_DIGEST("release", &digest));
 }

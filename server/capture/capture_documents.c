@@ -4,48 +4,47 @@
 
 /* Documents are read as answers are: a later version of the program may add members. */
 #define WANTED (FIELD_ANSWER | FIELD_REQUIRED)
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct captured_function, member, __VA_ARGS__)
+#define RECORD_OF struct captured_function
 static const struct field function_fields[] = {
-    FIELD(INTEGER, version, WANTED, .least = CAPTURE_VERSION, .most = CAPTURE_VERSION),
-    FIELD(DIGEST, closure, WANTED),
-    FIELD(TEXT, name, WANTED | FIELD_LINE, .least = 1, .most = CAPTURE_NAME_MAX,
-          .about = "MODULE:QUALNAME"),
-    FIELD(JSON, parts, WANTED | FIELD_ARRAY | FIELD_NO_COLUMN),
-    FIELD(TEXT, document, FIELD_NO_JSON),
+    MEMBER(INTEGER, version, FIELD_REQUIRED, .least = CAPTURE_VERSION, .most = CAPTURE_VERSION),
+    MEMBER(DIGEST, closure, FIELD_REQUIRED),
+    MEMBER(TEXT, name, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = CAPTURE_NAME_MAX,
+           .about = "MODULE:QUALNAME"),
+    MEMBER(JSON, parts, FIELD_REQUIRED | FIELD_ARRAY | FIELD_NO_COLUMN),
+    MEMBER(TEXT, document, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record captured_function_record =
-    RECORD("CapturedFunction", struct captured_function, function_fields);
+const struct record captured_function_record = ANSWER("CapturedFunction", function_fields);
+#undef RECORD_OF
 
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct captured_launch, member, __VA_ARGS__)
+#define RECORD_OF struct captured_launch
 static const struct field launch_fields[] = {
-    FIELD(INTEGER, version, WANTED, .least = CAPTURE_VERSION, .most = CAPTURE_VERSION),
-    FIELD(DIGEST, closure, WANTED),
-    RECORD_FIELD_AS("key", JSON, struct captured_launch, texts,
-                    WANTED | FIELD_ARRAY | FIELD_NO_COLUMN, .schema = "{\"type\": \"string\"}"),
-    FIELD(JSON, key_names, WANTED | FIELD_ARRAY | FIELD_NO_COLUMN,
-          .schema = "{\"type\": \"string\"}"),
-    FIELD(JSON, key_values, WANTED | FIELD_ARRAY | FIELD_NO_COLUMN),
-    FIELD(CUSTOM, environment, WANTED, .custom = &environment_field),
-    FIELD(TEXT, triton, WANTED | FIELD_LINE, .least = 1, .most = CAPTURE_TRITON_MAX),
-    FIELD(TEXT, image, FIELD_ANSWER | FIELD_OMITTED | FIELD_LINE, .least = 1,
-          .most = CAPTURE_IMAGE_MAX),
-    FIELD(DIGEST, digest, FIELD_NO_JSON),
-    FIELD(DIGEST, key_digest, FIELD_NO_JSON),
-    FIELD(TEXT, key, FIELD_NO_JSON),
-    FIELD(TEXT, arch, FIELD_NO_JSON),
-    FIELD(TEXT, document, FIELD_NO_JSON),
+    MEMBER(INTEGER, version, FIELD_REQUIRED, .least = CAPTURE_VERSION, .most = CAPTURE_VERSION),
+    MEMBER(DIGEST, closure, FIELD_REQUIRED),
+    MEMBER_AS("key", JSON, texts, FIELD_REQUIRED | FIELD_ARRAY | FIELD_NO_COLUMN,
+              .schema = "{\"type\": \"string\"}"),
+    MEMBER(JSON, key_names, FIELD_REQUIRED | FIELD_ARRAY | FIELD_NO_COLUMN,
+           .schema = "{\"type\": \"string\"}"),
+    MEMBER(JSON, key_values, FIELD_REQUIRED | FIELD_ARRAY | FIELD_NO_COLUMN),
+    MEMBER(CUSTOM, environment, FIELD_REQUIRED, .custom = &environment_field),
+    MEMBER(TEXT, triton, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = CAPTURE_TRITON_MAX),
+    MEMBER(TEXT, image, FIELD_OMITTED | FIELD_LINE, .least = 1, .most = CAPTURE_IMAGE_MAX),
+    MEMBER(DIGEST, digest, FIELD_NO_JSON),
+    MEMBER(DIGEST, key_digest, FIELD_NO_JSON),
+    MEMBER(TEXT, key, FIELD_NO_JSON),
+    MEMBER(TEXT, arch, FIELD_NO_JSON),
+    MEMBER(TEXT, document, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record captured_launch_record =
-    RECORD("CapturedLaunch", struct captured_launch, launch_fields);
+const struct record captured_launch_record = ANSWER("CapturedLaunch", launch_fields);
+#undef RECORD_OF
 
+#define RECORD_OF struct capture_report
 static const struct field report_fields[] = {
-    {"functions", FIELD_RECORDS, offsetof(struct capture_report, n_functions),
-     .most = CAPTURE_FUNCTIONS_MAX, .of = &captured_function_record},
-    {"launches", FIELD_RECORDS, offsetof(struct capture_report, n_launches),
-     .most = CAPTURE_LAUNCHES_MAX, .of = &captured_launch_record},
+    MEMBER_AS("functions", RECORDS, n_functions, .most = CAPTURE_FUNCTIONS_MAX,
+              .of = &captured_function_record),
+    MEMBER_AS("launches", RECORDS, n_launches, .most = CAPTURE_LAUNCHES_MAX,
+              .of = &captured_launch_record),
 };
+#undef RECORD_OF
 const struct record capture_report_record =
     RECORD("CaptureReport", struct capture_report, report_fields);
 

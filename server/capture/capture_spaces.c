@@ -41,10 +41,9 @@ static bool space_set(struct capture_result *result, const struct build *build,
 /* NULL in *ret: there is no such build. */
 static bool build_read(struct db *db, const struct digest *digest, struct kernel **ret_kernel,
                        struct build **ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", digest);
-  if (!db_run(db, &sql_captures_build, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_captures_build, error, BY_DIGEST("digest", digest));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return true;
@@ -87,12 +86,11 @@ static bool spaces_of_build(struct db *db, const struct digest *digest,
 bool capture_spaces_set(struct db *db, struct capture_result *results, size_t n,
                         struct error *error) {
   cleanup_free int64_t *ids = xcalloc(n + 1, sizeof *ids);
-  cleanup_rows struct db_rows *keys = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   for (size_t i = 0; i < n; i++)
     ids[i] = results[i].id;
-  bind_integers(&parameters, "ids", ids, n);
-  if (!db_run(db, &sql_captures_keys, &parameters, &keys, error))
+  cleanup_rows struct db_rows *keys =
+      db_query(db, &sql_captures_keys, error, BY_INTEGERS("ids", ids, n));
+  if (!keys)
     return false;
 
   for (size_t i = 0; i < n; i++)

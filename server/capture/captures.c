@@ -14,12 +14,11 @@
 
 static bool functions_add(struct worker *worker, const struct capture_report *report, int64_t token,
                           int64_t *ret_stored, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_rows struct db_rows *rows = NULL;
-  bind_records(&parameters, &captured_function_record, report->functions, report->n_functions);
-  bind_integer(&parameters, "token", token);
-  bind_integer(&parameters, "functions_max", CAPTURE_TOKEN_FUNCTIONS_MAX);
-  if (!db_run(worker->db, &sql_captures_functions_add, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      worker->db, &sql_captures_functions_add, error,
+      BY_RECORDS(&captured_function_record, report->functions, report->n_functions),
+      BY_INTEGER("token", token), BY_INTEGER("functions_max", CAPTURE_TOKEN_FUNCTIONS_MAX));
+  if (!rows)
     return false;
   *ret_stored = db_count(rows);
   return true;
@@ -27,37 +26,31 @@ static bool functions_add(struct worker *worker, const struct capture_report *re
 
 static bool launches_add(struct worker *worker, const struct capture_report *report, int64_t token,
                          int64_t *ret_stored, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_rows struct db_rows *rows = NULL;
-  bind_records(&parameters, &captured_launch_record, report->launches, report->n_launches);
-  bind_integer(&parameters, "token", token);
-  bind_integer(&parameters, "keys_max", CAPTURE_KEYS_MAX);
-  bind_integer(&parameters, "day_max", server_options(worker->server)->captures_per_day);
-  if (!db_run(worker->db, &sql_captures_launches_add, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_captures_launches_add, error,
+               BY_RECORDS(&captured_launch_record, report->launches, report->n_launches),
+               BY_INTEGER("token", token), BY_INTEGER("keys_max", CAPTURE_KEYS_MAX),
+               BY_INTEGER("day_max", server_options(worker->server)->captures_per_day));
+  if (!rows)
     return false;
   *ret_stored = db_count(rows);
   return true;
 }
 
-void route_capture_post(struct worker *worker, struct request *request) {
+bool route_capture_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_capture_report struct capture_report report = {0};
-  struct error error;
   int64_t functions = 0, launches = 0;
-  if (!request_query_only(request, NULL) ||
-      !request_may_report(request, server_capture_rates(worker->server)))
-    return;
-
-  if (!capture_report_parse(request->json, &report, &error) ||
-      !functions_add(worker, &report, request->token_id, &functions, &error) ||
-      !launches_add(worker, &report, request->token_id, &launches, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!request_may_report(request, server_capture_rates(worker->server), error) ||
+      !capture_report_parse(request->json, &report, error) ||
+      !functions_add(worker, &report, request->token_id, &functions, error) ||
+      !launches_add(worker, &report, request->token_id, &launches, error))
+    return false;
 
   int64_t dropped = (int64_t)(report.n_functions + report.n_launches) - functions - launches;
-  request_answer_json(request, 202,
-                      json_pack("{s:I, s:I, s:I}", "functions", (json_int_t)functions, "launches",
-                                (json_int_t)launches, "dropped", (json_int_t)dropped));
+  return request_answer_json(request, 202,
+                             json_pack("{s:I, s:I, s:I}", "functions", (json_int_t)functions,
+                                       "launches", (json_int_t)launches, "dropped",
+                                       (json_int_t)dropped));
 }
 
 /* Reading and removing */
@@ -71,42 +64,42 @@ struct capture_item {
   char *name, *owner, *why, *channel, *waits_for, *move, *seen_at;
   char *policy, *policy_of, *target, *not_queued, *reason; /* for waits_for */
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct capture_item, member, __VA_ARGS__)
+#define RECORD_OF struct capture_item
 static const struct field item_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(DIGEST, closure, FIELD_ANSWER),
-    FIELD(TEXT, name, FIELD_ANSWER, .about = "MODULE:QUALNAME"),
-    FIELD(TEXT, owner, FIELD_ANSWER, .about = "the token that posted it"),
-    FIELD(INTEGER, keys, FIELD_ANSWER),
-    FIELD(INTEGER, waiting, FIELD_ANSWER, .about = "keys without a build"),
-    FIELD(INTEGER, building, FIELD_ANSWER, .about = "of these, leased to a builder"),
-    FIELD(INTEGER, built, FIELD_ANSWER, .about = "keys with a build, whatever became of them"),
-    FIELD(INTEGER, refused, FIELD_ANSWER),
-    FIELD(INTEGER, without_job, FIELD_ANSWER, .about = "built keys that no job tunes"),
-    FIELD(INTEGER, queued, FIELD_ANSWER),
-    FIELD(INTEGER, tuning, FIELD_ANSWER),
-    FIELD(INTEGER, tuned, FIELD_ANSWER, .about = "keys for which a job has a winner"),
-    FIELD(INTEGER, undecided, FIELD_ANSWER),
-    FIELD(INTEGER, failed, FIELD_ANSWER),
-    FIELD(INTEGER, proposed, FIELD_ANSWER, .about = "of the tuned, in an open proposal"),
-    FIELD(INTEGER, released, FIELD_ANSWER, .about = "of the tuned, in a release only"),
-    FIELD(INTEGER, served, FIELD_ANSWER, .about = "of the tuned, served by a channel"),
-    FIELD(TEXT, why, FIELD_ANSWER, .about = "one of the reasons of refusals"),
-    FIELD(ID, job, FIELD_ANSWER, .about = "the one that it waits for, or one of its jobs"),
-    FIELD(ID, proposal, FIELD_ANSWER),
-    FIELD(TEXT, channel, FIELD_ANSWER),
-    FIELD(TEXT, waits_for, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "null: for nothing"),
-    FIELD(TEXT, move, FIELD_ANSWER | FIELD_NO_COLUMN, .schema = SCHEMA_MOVE,
-          .about = "who has to act next; null: nobody"),
-    FIELD(TIME, seen_at, FIELD_ANSWER),
-    FIELD(TEXT, policy, FIELD_NO_JSON),
-    FIELD(TEXT, policy_of, FIELD_NO_JSON),
-    FIELD(TEXT, target, FIELD_NO_JSON),
-    FIELD(TEXT, not_queued, FIELD_NO_JSON),
-    FIELD(TEXT, reason, FIELD_NO_JSON),
+    MEMBER(ID, id),
+    MEMBER(DIGEST, closure),
+    MEMBER(TEXT, name, .about = "MODULE:QUALNAME"),
+    MEMBER(TEXT, owner, .about = "the token that posted it"),
+    MEMBER(INTEGER, keys),
+    MEMBER(INTEGER, waiting, .about = "keys without a build"),
+    MEMBER(INTEGER, building, .about = "of these, leased to a builder"),
+    MEMBER(INTEGER, built, .about = "keys with a build, whatever became of them"),
+    MEMBER(INTEGER, refused),
+    MEMBER(INTEGER, without_job, .about = "built keys that no job tunes"),
+    MEMBER(INTEGER, queued),
+    MEMBER(INTEGER, tuning),
+    MEMBER(INTEGER, tuned, .about = "keys for which a job has a winner"),
+    MEMBER(INTEGER, undecided),
+    MEMBER(INTEGER, failed),
+    MEMBER(INTEGER, proposed, .about = "of the tuned, in an open proposal"),
+    MEMBER(INTEGER, released, .about = "of the tuned, in a release only"),
+    MEMBER(INTEGER, served, .about = "of the tuned, served by a channel"),
+    MEMBER(TEXT, why, .about = "one of the reasons of refusals"),
+    MEMBER(ID, job, .about = "the one that it waits for, or one of its jobs"),
+    MEMBER(ID, proposal),
+    MEMBER(TEXT, channel),
+    MEMBER(TEXT, waits_for, FIELD_NO_COLUMN, .about = "null: for nothing"),
+    MEMBER(TEXT, move, FIELD_NO_COLUMN, .schema = SCHEMA_MOVE,
+           .about = "who has to act next; null: nobody"),
+    MEMBER(TIME, seen_at),
+    MEMBER(TEXT, policy, FIELD_NO_JSON),
+    MEMBER(TEXT, policy_of, FIELD_NO_JSON),
+    MEMBER(TEXT, target, FIELD_NO_JSON),
+    MEMBER(TEXT, not_queued, FIELD_NO_JSON),
+    MEMBER(TEXT, reason, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record capture_item_record = RECORD("CaptureItem", struct capture_item, item_fields);
+const struct record capture_item_record = ANSWER("CaptureItem", item_fields);
+#undef RECORD_OF
 
 /* How far a function or a key is, for what it waits for; borrows its texts. */
 struct way {
@@ -212,33 +205,28 @@ static json_t *item_write(const void *object) {
   return record_write(&capture_item_record, &item);
 }
 
-void route_capture_list(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit", "after", NULL};
+bool route_capture_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {
       .statement = &sql_captures_list, .record = &capture_item_record, .write = item_write};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, names))
-    answer_page(worker, request, &list, &parameters);
+  return answer_page_by(worker, request, &list, error);
 }
 
 /* Finds the captured function of the path, if the token may read it. Else answers and returns NULL:
  * a token learns nothing of functions that are not its own. */
 static struct db_rows *function_find(struct worker *worker, struct request *request,
-                                     unsigned others) {
-  struct error error;
+                                     unsigned others, struct error *error) {
   int64_t id;
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!request_query_only(request, NULL) || !answer_id(request, "captured function", &id))
+  if (!id_read(request, "captured function", &id, error))
     return NULL;
 
-  if (!db_run_by(worker->db, &sql_captures_function, "id", id, &rows, &error)) {
-    answer_failure(request, &error);
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_captures_function, error, BY_INTEGER("id", id));
+  if (!rows)
     return NULL;
-  }
   if (!db_count(rows) ||
       (db_get_integer(rows, 0, "token_id") != request->token_id && !(request->roles & others))) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no captured function %lld of this token",
-                   (long long)id);
+    error_of(error, ERROR_MISSING, "there is no captured function %lld of this token",
+             (long long)id);
     return NULL;
   }
 
@@ -254,39 +242,38 @@ struct capture_launch {
   char *owner, *policy, *policy_of, *target;
   struct digest build, kernel;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct capture_launch, member, __VA_ARGS__)
+#define RECORD_OF struct capture_launch
 static const struct field launch_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    FIELD(TEXT, state, FIELD_ANSWER,
-          .schema = "{\"enum\": [\"waiting\", \"building\", \"built\", \"refused\", \"queued\", "
-                    "\"tuning\", \"tuned\", \"undecided\", \"failed\", \"cancelled\", "
-                    "\"released\", \"proposed\", \"served\"]}"),
-    FIELD(TIME, seen_at, FIELD_ANSWER),
-    FIELD(INTEGER, seen, FIELD_ANSWER, .about = "how often it was posted"),
-    FIELD(TEXT, arch, FIELD_ANSWER),
-    FIELD(TEXT, triton, FIELD_ANSWER, .about = "the version in the program"),
-    FIELD(TEXT, image, FIELD_ANSWER, .about = "empty where the program did not know it"),
-    FIELD(TEXT, refused, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(DIGEST, build, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(DIGEST, kernel, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(ID, job, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(TEXT, reason, FIELD_ANSWER | FIELD_OMITTED, .about = "why the job has no winner"),
-    FIELD(TEXT, not_queued, FIELD_ANSWER | FIELD_OMITTED, .about = "why the policy made no job"),
-    FIELD(ID, proposal, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(TEXT, channel, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(TEXT, waits_for, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "null: for nothing"),
-    FIELD(TEXT, move, FIELD_ANSWER | FIELD_NO_COLUMN, .schema = SCHEMA_MOVE,
-          .about = "who has to act next; null: nobody"),
-    FIELD(INTEGER, function, FIELD_NO_JSON),
-    FIELD(TEXT, owner, FIELD_NO_JSON),
-    FIELD(TEXT, policy, FIELD_NO_JSON),
-    FIELD(TEXT, policy_of, FIELD_NO_JSON),
-    FIELD(TEXT, target, FIELD_NO_JSON),
+    MEMBER(ID, id),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(TEXT, state,
+           .schema = "{\"enum\": [\"waiting\", \"building\", \"built\", \"refused\", \"queued\", "
+                     "\"tuning\", \"tuned\", \"undecided\", \"failed\", \"cancelled\", "
+                     "\"released\", \"proposed\", \"served\"]}"),
+    MEMBER(TIME, seen_at),
+    MEMBER(INTEGER, seen, .about = "how often it was posted"),
+    MEMBER(TEXT, arch),
+    MEMBER(TEXT, triton, .about = "the version in the program"),
+    MEMBER(TEXT, image, .about = "empty where the program did not know it"),
+    MEMBER(TEXT, refused, FIELD_OMITTED),
+    MEMBER(DIGEST, build, FIELD_OMITTED),
+    MEMBER(DIGEST, kernel, FIELD_OMITTED),
+    MEMBER(ID, job, FIELD_OMITTED),
+    MEMBER(TEXT, reason, FIELD_OMITTED, .about = "why the job has no winner"),
+    MEMBER(TEXT, not_queued, FIELD_OMITTED, .about = "why the policy made no job"),
+    MEMBER(ID, proposal, FIELD_OMITTED),
+    MEMBER(TEXT, channel, FIELD_OMITTED),
+    MEMBER(TEXT, waits_for, FIELD_NO_COLUMN, .about = "null: for nothing"),
+    MEMBER(TEXT, move, FIELD_NO_COLUMN, .schema = SCHEMA_MOVE,
+           .about = "who has to act next; null: nobody"),
+    MEMBER(INTEGER, function, FIELD_NO_JSON),
+    MEMBER(TEXT, owner, FIELD_NO_JSON),
+    MEMBER(TEXT, policy, FIELD_NO_JSON),
+    MEMBER(TEXT, policy_of, FIELD_NO_JSON),
+    MEMBER(TEXT, target, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record capture_launch_record =
-    RECORD("CaptureLaunch", struct capture_launch, launch_fields);
+const struct record capture_launch_record = ANSWER("CaptureLaunch", launch_fields);
+#undef RECORD_OF
 
 static json_t *launch_write(const void *object) {
   struct capture_launch launch = *(const struct capture_launch *)object;
@@ -300,49 +287,46 @@ static json_t *launch_write(const void *object) {
   return record_write(&capture_launch_record, &launch);
 }
 
-void route_capture_get(struct worker *worker, struct request *request) {
-  struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
+bool route_capture_get(struct worker *worker, struct request *request, struct error *error) {
   cleanup_rows struct db_rows *function =
-      function_find(worker, request, TOKEN_BUILDER | TOKEN_OPERATOR | TOKEN_ADMIN);
+      function_find(worker, request, TOKEN_BUILDER | TOKEN_OPERATOR | TOKEN_ADMIN, error);
   if (!function)
-    return;
+    return false;
 
-  if (!db_run_by(worker->db, &sql_captures_launches, "function", db_get_integer(function, 0, "id"),
-                 &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_captures_launches, error,
+               BY_INTEGER("function", db_get_integer(function, 0, "id")));
+  if (!rows)
+    return false;
 
   json_t *launches =
       db_first_rows_to_json(rows, db_count(rows), &capture_launch_record, launch_write);
   const struct json_text members[] = {{"function", db_get(function, 0, "document")}};
-  request_answer_json_with(request, 200, json_pack("{s:o}", "launches", launches), members, 1);
+  return request_answer_json_with(request, 200, json_pack("{s:o}", "launches", launches), members,
+                                  1);
 }
 
-void route_capture_delete(struct worker *worker, struct request *request) {
-  struct error error;
+bool route_capture_delete(struct worker *worker, struct request *request, struct error *error) {
   struct db *db = worker->db;
   cleanup_rows struct db_rows *removed = NULL;
   cleanup_rows struct db_rows *function =
-      function_find(worker, request, TOKEN_OPERATOR | TOKEN_ADMIN);
+      function_find(worker, request, TOKEN_OPERATOR | TOKEN_ADMIN, error);
   if (!function)
-    return;
+    return false;
 
-  bool ok = db_begin(db, &error);
+  bool ok = db_begin(db, error);
   if (ok) {
-    ok = db_run_by(db, &sql_captures_remove, "id", db_get_integer(function, 0, "id"), &removed,
-                   &error);
+    ok = (removed = db_query(db, &sql_captures_remove, error,
+                             BY_INTEGER("id", db_get_integer(function, 0, "id"))));
     if (ok && db_count(removed))
       ok = audit_note(db, request_author(request), AUDIT_REMOVE_CAPTURE, request->segments[0],
-                      json_pack("{s:s}", "name", db_get(removed, 0, "name")), &error);
-    ok = db_end(db, ok, &error);
+                      json_pack("{s:s}", "name", db_get(removed, 0, "name")), error);
+    ok = db_end(db, ok, error);
   }
 
   if (!ok)
-    answer_failure(request, &error);
-  else
-    request_answer_empty(request, 204);
+    return false;
+  return request_answer_empty(request, 204);
 }
 
 /* Builders */
@@ -351,12 +335,14 @@ struct lease_request {
   char *triton;
   RECORD_ARRAY(char *, n_arches, arches);
 };
+#define RECORD_OF struct lease_request
 static const struct field lease_fields[] = {
-    RECORD_FIELD(TEXT, struct lease_request, triton, FIELD_REQUIRED | FIELD_LINE, .least = 1,
-                 .most = CAPTURE_TRITON_MAX, .about = "the version that the builder compiles with"),
-    RECORD_FIELD_AS("arches", TEXTS, struct lease_request, n_arches, FIELD_REQUIRED, .least = 1,
-                    .most = 64, .about = "for which it compiles, such as gfx942"),
+    MEMBER(TEXT, triton, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = CAPTURE_TRITON_MAX,
+           .about = "the version that the builder compiles with"),
+    MEMBER_AS("arches", TEXTS, n_arches, FIELD_REQUIRED, .least = 1, .most = 64,
+              .about = "for which it compiles, such as gfx942"),
 };
+#undef RECORD_OF
 const struct record capture_lease_request_record =
     RECORD("CaptureLeaseRequest", struct lease_request, lease_fields);
 
@@ -394,68 +380,63 @@ static char *lease_text(const struct db_rows *chosen, const struct db_rows *clai
 static bool launches_claim(struct db *db, const struct lease_request *wish, const char *author,
                            struct db_rows **ret_chosen, struct db_rows **ret_claimed,
                            struct error *error) {
-  cleanup_parameters struct db_parameters choice = {0}, again = {0};
-  bind_text(&choice, "triton", wish->triton);
-  bind_texts(&choice, "arches", (const char *const *)wish->arches, wish->n_arches);
-  bind_integer(&choice, "most", CAPTURE_LEASED_MAX);
-  if (!db_run(db, &sql_captures_choose, &choice, ret_chosen, error))
+  if (!(*ret_chosen =
+            db_query(db, &sql_captures_choose, error, BY_TEXT("triton", wish->triton),
+                     BY_TEXTS("arches", (const char *const *)wish->arches, wish->n_arches),
+                     BY_INTEGER("most", CAPTURE_LEASED_MAX))))
     return false;
 
   size_t n = (size_t)db_count(*ret_chosen);
   cleanup_free int64_t *launches = xcalloc(n + 1, sizeof *launches);
   for (size_t i = 0; i < n; i++)
     launches[i] = db_get_integer(*ret_chosen, (int)i, "id");
-  bind_integers(&again, "ids", launches, n);
-  return n == 0 || (db_run(db, &sql_captures_rebuild, &again, NULL, error) &&
+  return n == 0 || (db_execute(db, &sql_captures_rebuild, error, BY_INTEGERS("ids", launches, n)) &&
                     lease_claim(db, &build_kind, launches, n, author, CAPTURE_LEASE_S * 1000LL,
                                 ret_claimed, error));
 }
 
-void route_capture_lease(struct worker *worker, struct request *request) {
+bool route_capture_lease(struct worker *worker, struct request *request, struct error *error) {
   struct lease_request wish = {0};
-  struct error error;
   struct db *db = worker->db;
   const char *author = request_author(request)->name;
   cleanup_rows struct db_rows *chosen = NULL, *claimed = NULL;
-  if (!request_query_only(request, NULL))
-    return;
-
-  bool ok = record_read(&capture_lease_request_record, request->json, "", &wish, &error) &&
-            db_begin(db, &error) &&
-            db_end(db, launches_claim(db, &wish, author, &chosen, &claimed, &error), &error);
-  if (!ok) {
-    answer_failure(request, &error);
-  } else if (!claimed) {
+  bool ok = record_read(&capture_lease_request_record, request->json, "", &wish, error) &&
+            db_begin(db, error) &&
+            db_end(db, launches_claim(db, &wish, author, &chosen, &claimed, error), error);
+  if (ok && !claimed) {
     request_answer_empty(request, 204);
-  } else {
+  } else if (ok) {
     size_t size;
     char *body = lease_text(chosen, claimed, &size);
     request_answer_text(request, 200, "application/json", body, size);
   }
   record_release(&capture_lease_request_record, &wish);
+  return ok;
 }
 
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct capture_result, member, __VA_ARGS__)
+#define RECORD_OF struct capture_result
 static const struct field result_fields[] = {
-    FIELD(ID, id, FIELD_REQUIRED),
-    FIELD(INTEGER, epoch, FIELD_REQUIRED, .least = 1, .most = INT64_MAX),
-    FIELD(DIGEST, build, FIELD_NOT_NULL, .about = "the pushed build that has the key"),
-    FIELD(TEXT, refused, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = 1000,
-          .about = "why no build can be made"),
-    FIELD(DIGEST, space_digest, FIELD_NO_JSON),
-    FIELD(TEXT, space, FIELD_NO_JSON),
-    FIELD(INTEGER, configs, FIELD_NO_JSON),
+    MEMBER(ID, id, FIELD_REQUIRED),
+    MEMBER(INTEGER, epoch, FIELD_REQUIRED, .least = 1, .most = INT64_MAX),
+    MEMBER(DIGEST, build, FIELD_NOT_NULL, .about = "the pushed build that has the key"),
+    MEMBER(TEXT, refused, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = 1000,
+           .about = "why no build can be made"),
+    MEMBER(DIGEST, space_digest, FIELD_NO_JSON),
+    MEMBER(TEXT, space, FIELD_NO_JSON),
+    MEMBER(INTEGER, configs, FIELD_NO_JSON),
 };
-#undef FIELD
+#undef RECORD_OF
 static const struct record result_record = RECORD(NULL, struct capture_result, result_fields);
 
 struct results_request {
   RECORD_ARRAY(struct capture_result, n, launches);
 };
+#define RECORD_OF struct results_request
 static const struct field results_fields[] = {
-    {"launches", FIELD_RECORDS, offsetof(struct results_request, n), FIELD_REQUIRED, .least = 1,
-     .most = CAPTURE_LEASED_MAX, .of = &result_record},
+    MEMBER_AS("launches", RECORDS, n, FIELD_REQUIRED, .least = 1, .most = CAPTURE_LEASED_MAX,
+              .of = &result_record),
 };
+#undef RECORD_OF
 const struct record capture_results_record =
     RECORD("CaptureResults", struct results_request, results_fields);
 
@@ -490,9 +471,8 @@ static bool launches_answer(struct db *db, void *context, struct error *error) {
   }
 
   cleanup_rows struct db_rows *stored = NULL, *still = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_records(&parameters, &result_record, ended, n_ended);
-  if (!db_run(db, &sql_captures_results, &parameters, &stored, error) ||
+  if (!(stored = db_query(db, &sql_captures_results, error,
+                          BY_RECORDS(&result_record, ended, n_ended))) ||
       !lease_renew(db, &build_kind, renewed, n_renewed, CAPTURE_LEASE_S * 1000LL, NULL, &still,
                    error))
     return false;
@@ -510,40 +490,31 @@ const struct lease_kind build_kind = {.name = "build",
                                       .statements = &statements,
                                       .answer = launches_answer};
 
-void route_capture_results(struct worker *worker, struct request *request) {
+bool route_capture_results(struct worker *worker, struct request *request, struct error *error) {
   struct results_request results = {0};
-  struct error error;
-  if (!request_query_only(request, NULL))
-    return;
-
   record_init(&capture_results_record, &results);
-  bool ok = record_read(&capture_results_record, request->json, "", &results, &error);
+  bool ok = record_read(&capture_results_record, request->json, "", &results, error);
   for (size_t i = 0; ok && i < results.n; i++)
     if (results.launches[i].refused && !digest_is_none(&results.launches[i].build))
-      ok = error_at(&error, "/launches", "launch %zu has both a build and a refusal", i + 1);
+      ok = error_at(error, "/launches", "launch %zu has both a build and a refusal", i + 1);
 
   struct capture_answer answer = {.results = results.launches, .n = results.n};
-  ok = ok && capture_spaces_set(worker->db, results.launches, results.n, &error) &&
-       lease_answer(worker, &build_kind, &answer, &error);
-  if (!ok)
-    answer_failure(request, &error);
-  else
+  ok = ok && capture_spaces_set(worker->db, results.launches, results.n, error) &&
+       lease_answer(worker, &build_kind, &answer, error);
+  if (ok)
     request_answer_json(request, 200,
                         json_pack("{s:I, s:I}", "accepted", (json_int_t)answer.accepted, "stale",
                                   (json_int_t)((int64_t)results.n - answer.accepted)));
   record_release(&capture_results_record, &results);
+  return ok;
 }
 
 void captures_housekeep(struct worker *worker) {
   struct error error;
   int64_t days = server_options(worker->server)->capture_days;
-  for (int i = 0; i < 2; i++) {
-    cleanup_parameters struct db_parameters parameters = {0};
-    bind_integer(&parameters, "days", days);
-    if (i == 0)
-      bind_integer(&parameters, "at_once", CAPTURE_AT_ONCE);
-    if (!db_run(worker->db, i ? &sql_captures_collect_functions : &sql_captures_collect,
-                &parameters, NULL, &error))
-      log_warning("captures: %s", error.message);
-  }
+  if (!db_execute(worker->db, &sql_captures_collect, &error, BY_INTEGER("days", days),
+                  BY_INTEGER("at_once", CAPTURE_AT_ONCE)))
+    log_warning("captures: %s", error.message);
+  if (!db_execute(worker->db, &sql_captures_collect_functions, &error, BY_INTEGER("days", days)))
+    log_warning("captures: %s", error.message);
 }

@@ -40,12 +40,14 @@ bool channel_precondition_check(const char *if_match, const char *if_none_match,
   return true;
 }
 
+#define RECORD_OF struct channel_move
 static const struct field move_fields[] = {
-    RECORD_FIELD(DIGEST, struct channel_move, release, FIELD_REQUIRED),
-    RECORD_FIELD(INTEGER, struct channel_move, counter, .least = 1, .most = INT64_MAX),
-    {"expires", FIELD_CUSTOM, offsetof(struct channel_move, expires_s), .custom = &expires_field},
-    RECORD_FIELD(CUSTOM, struct channel_move, signatures, .custom = &channel_signatures_field),
+    MEMBER(DIGEST, release, FIELD_REQUIRED),
+    MEMBER(INTEGER, counter, .least = 1, .most = INT64_MAX),
+    MEMBER_AS("expires", CUSTOM, expires_s, .custom = &expires_field),
+    MEMBER(CUSTOM, signatures, .custom = &channel_signatures_field),
 };
+#undef RECORD_OF
 const struct record channel_move_record =
     RECORD("ChannelRequest", struct channel_move, move_fields);
 
@@ -60,17 +62,15 @@ bool channel_move_parse(const json_t *json, struct channel_move *ret, struct err
   return true;
 }
 
+#define RECORD_OF struct channel_signing
 static const struct field signing_fields[] = {
-    RECORD_FIELD(CUSTOM, struct channel_signing, environment, FIELD_REQUIRED,
-                 .custom = &environment_field),
-    RECORD_FIELD(TEXT, struct channel_signing, tag, FIELD_NOT_NULL,
-                 .about = "default: \"default\""),
-    RECORD_FIELD(ENUM, struct channel_signing, regime, FIELD_NOT_NULL, .names = regime_names),
-    RECORD_FIELD(INTEGER, struct channel_signing, counter, FIELD_REQUIRED, .least = 1,
-                 .most = INT64_MAX),
-    RECORD_FIELD(RECORD, struct channel_signing, signature, FIELD_REQUIRED,
-                 .of = &channel_signature_record),
+    MEMBER(CUSTOM, environment, FIELD_REQUIRED, .custom = &environment_field),
+    MEMBER(TEXT, tag, FIELD_NOT_NULL, .about = "default: \"default\""),
+    MEMBER(ENUM, regime, FIELD_NOT_NULL, .names = regime_names),
+    MEMBER(INTEGER, counter, FIELD_REQUIRED, .least = 1, .most = INT64_MAX),
+    MEMBER(RECORD, signature, FIELD_REQUIRED, .of = &channel_signature_record),
 };
+#undef RECORD_OF
 const struct record channel_signing_record =
     RECORD("SignatureRequest", struct channel_signing, signing_fields);
 

@@ -52,12 +52,13 @@ struct channel_condition {
 };
 /* Moves a channel as a request asks, and answers it. */
 struct worker;
-void channel_put(struct worker *worker, struct request *request, const char *name,
-                 const struct channel_move *move, const struct channel_condition *condition);
+must_check bool channel_put(struct worker *worker, struct request *request, const char *name,
+                            const struct channel_move *move,
+                            const struct channel_condition *condition, struct error *error);
 /* Whether the request's token may move a channel: a publisher's token lists its channels, an
- * admin's need not. Otherwise answers. */
+ * admin's need not. */
 must_check bool channel_may_be_moved(struct worker *worker, struct request *request,
-                                     const char *channel);
+                                     const char *channel, struct error *error);
 /* Moves a channel, unsigned, from the entry with this entity tag (with quotes; NULL: from none).
  * *ret_moved: whether it had that. */
 struct author;

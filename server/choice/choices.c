@@ -34,22 +34,17 @@ static void use_note(struct request *request, struct fetch *fetch) {
   fetches_note(request, fetch);
 }
 
-/* When the query is wrong or the database fails, answers the request and returns false. */
-static bool found_find(struct worker *worker, struct request *request, struct found *ret) {
-  static const char *const arguments[] = {SERVED_ARGUMENTS, NULL};
+static bool found_find(struct worker *worker, struct request *request, struct found *ret,
+                       struct error *error) {
   struct served_entry *served = &ret->served;
-  struct error error;
-  if (!served_entry_find(worker, request, arguments, true, served))
+  if (!served_entry_find(worker, request, true, served, error))
     return false;
   if (!served->answer)
     return true;
-  if (document_get(worker, &served->fetch.release, &ret->document, &error)) {
-    use_note(request, &served->fetch);
-    return true;
-  }
-
-  answer_failure(request, &error);
-  return false;
+  if (!document_get(worker, &served->fetch.release, &ret->document, error))
+    return false;
+  use_note(request, &served->fetch);
+  return true;
 }
 
 /* Answers two lines. They are cached until a channel moves, a publisher signs, or the release is
@@ -82,48 +77,42 @@ static void lines_answer(struct request *request, struct found *found) {
 }
 
 /* Answers with one release, for programs whose ranks must all use the same one. */
-static void release_answer(struct worker *worker, struct request *request, const char *name) {
+static bool release_answer(struct worker *worker, struct request *request, const char *name,
+                           struct error *error) {
   static const char *const arguments[] = {"release", NULL};
-  struct error error;
   struct fetch fetch = {0};
   cleanup_found struct found found = {.server = worker->server};
-  if (!request_query_only(request, arguments))
-    return;
+  if (!query_check_only(request, arguments, error))
+    return false;
   if ((!digest_parse(name, &fetch.release) &&
-       !error_set(&error, "release=%.80s is no digest, sha256:…", name)) ||
-      !document_get(worker, &fetch.release, &found.document, &error)) {
-    error.pointer[0] = 0; /* the request has no body that it could point into */
-    answer_failure(request, &error);
-    return;
+       !error_set(error, "release=%.80s is no digest, sha256:…", name)) ||
+      !document_get(worker, &fetch.release, &found.document, error)) {
+    error->pointer[0] = 0; /* the request has no body that it could point into */
+    return false;
   }
 
   if (!choices_signatures_load(worker->db, &fetch.release, &found.document->digest,
-                               &found.signatures, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+                               &found.signatures, error))
+    return false;
   use_note(request, &fetch);
   lines_answer(request, &found);
+  return true;
 }
 
-void route_choices_get(struct worker *worker, struct request *request) {
+bool route_choices_get(struct worker *worker, struct request *request, struct error *error) {
   const char *release = request_query(request, "release");
   cleanup_found struct found found = {.server = worker->server};
-  if (release) {
-    release_answer(worker, request, release);
-    return;
-  }
-  if (!found_find(worker, request, &found))
-    return;
+  if (release)
+    return release_answer(worker, request, release, error);
+  if (!found_find(worker, request, &found, error))
+    return false;
 
-  struct error error;
   struct document *document = found.document;
   if (document && !choices_signatures_load(worker->db, &document->id, &document->digest,
-                                           &found.signatures, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+                                           &found.signatures, error))
+    return false;
   lines_answer(request, &found);
+  return true;
 }
 
 /* Some keys */
@@ -132,24 +121,26 @@ struct wanted_function {
   struct digest function;
   json_t *keys; /* an array of arrays of texts */
 };
+#define RECORD_OF struct wanted_function
 static const struct field function_fields[] = {
-    RECORD_FIELD(DIGEST, struct wanted_function, function, FIELD_REQUIRED,
-                 .about = "the closure of the function"),
-    RECORD_FIELD(JSON, struct wanted_function, keys, FIELD_REQUIRED | FIELD_ARRAY,
-                 .most = CHOICES_KEYS_MAX,
-                 .schema = "{\"type\": \"array\", \"items\": {\"type\": \"array\", \"items\": "
-                           "{\"type\": \"string\"}}}",
-                 .about = "the autotuner's keys, each value as Python's repr writes it"),
+    MEMBER(DIGEST, function, FIELD_REQUIRED, .about = "the closure of the function"),
+    MEMBER(JSON, keys, FIELD_REQUIRED | FIELD_ARRAY, .most = CHOICES_KEYS_MAX,
+           .schema = "{\"type\": \"array\", \"items\": {\"type\": \"array\", \"items\": "
+                     "{\"type\": \"string\"}}}",
+           .about = "the autotuner's keys, each value as Python's repr writes it"),
 };
+#undef RECORD_OF
 static const struct record function_record = RECORD(NULL, struct wanted_function, function_fields);
 
 struct wanted_choices {
   RECORD_ARRAY(struct wanted_function, n, functions);
 };
+#define RECORD_OF struct wanted_choices
 static const struct field wanted_fields[] = {
-    {"functions", FIELD_RECORDS, offsetof(struct wanted_choices, n), FIELD_REQUIRED, .least = 1,
-     .most = CHOICES_FUNCTIONS_MAX, .of = &function_record},
+    MEMBER_AS("functions", RECORDS, n, FIELD_REQUIRED, .least = 1, .most = CHOICES_FUNCTIONS_MAX,
+              .of = &function_record),
 };
+#undef RECORD_OF
 const struct record choices_request_record =
     RECORD("ChoicesRequest", struct wanted_choices, wanted_fields);
 
@@ -200,15 +191,12 @@ static void choice_add(struct chooser *chooser, const char *closure, json_t *key
     json_put(chooser->code, folder, json_incref(json_object_get(chooser->all_code, folder)));
 }
 
-void route_choices_post(struct worker *worker, struct request *request) {
+bool route_choices_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_found struct found found = {.server = worker->server};
   struct wanted_choices wanted = {0};
-  struct error error;
-  bool is_read = wanted_read(request->json, &wanted, &error);
-  if (!is_read)
-    answer_failure(request, &error);
-
-  if (is_read && found_find(worker, request, &found)) {
+  bool ok =
+      wanted_read(request->json, &wanted, error) && found_find(worker, request, &found, error);
+  if (ok) {
     struct document *document = found.document;
     cleanup_json json_t *names = json_object();
     struct chooser chooser = {.choices = json_array(), .code = json_object(), .names = names};
@@ -229,4 +217,5 @@ void route_choices_post(struct worker *worker, struct request *request) {
                         json_pack("{s:o, s:o}", "choices", chooser.choices, "code", chooser.code));
   }
   record_release(&choices_request_record, &wanted);
+  return ok;
 }

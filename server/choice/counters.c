@@ -45,27 +45,22 @@ static bool counters_keep(struct db *db, const struct counters_report *report,
       [PROGRAM_failures] = (double)report->failures,
       [PROGRAM_saved_seconds] = report->saved_ms / 1e3,
   };
-  cleanup_parameters struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
   bool is_there = program_tag_is_counted(report->tag);
-  bind_text(&parameters, "tag", report->tag);
-  if (!is_there && !db_run(db, &sql_counters_tag, &parameters, &rows, error))
+  if (!is_there && !(rows = db_query(db, &sql_counters_tag, error, BY_TEXT("tag", report->tag))))
     return false;
 
   program_counters_add(is_there || db_count(rows) ? report->tag : "", counts);
   return true;
 }
 
-void route_counters_post(struct worker *worker, struct request *request) {
+bool route_counters_post(struct worker *worker, struct request *request, struct error *error) {
   struct counters_report report = {.tag = xstrdup("default")};
-  struct error error;
-  if (request_query_only(request, NULL) &&
-      request_may_report(request, server_counters_rates(worker->server))) {
-    if (record_read(&counters_report_record, request->json, "", &report, &error) &&
-        counters_keep(worker->db, &report, &error))
-      request_answer_empty(request, 204);
-    else
-      answer_failure(request, &error);
-  }
+  bool ok = request_may_report(request, server_counters_rates(worker->server), error) &&
+            record_read(&counters_report_record, request->json, "", &report, error) &&
+            counters_keep(worker->db, &report, error);
+  if (ok)
+    request_answer_empty(request, 204);
   record_release(&counters_report_record, &report);
+  return ok;
 }

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "common/base/lock.h"
 #include "server/counters.h"
 #include "server/release/releases.h"
 
@@ -47,9 +48,8 @@ void documents_free(struct documents *documents) {
 }
 
 void document_put(struct documents *documents, struct document *document) {
-  pthread_mutex_lock(&documents->lock);
+  HOLD(&documents->lock);
   unreference(document);
-  pthread_mutex_unlock(&documents->lock);
 }
 
 /* Returns documents->n when it is not kept. */
@@ -83,15 +83,13 @@ static void drop(struct documents *documents, size_t i) {
 }
 
 struct document *documents_find(struct documents *documents, const struct digest *id) {
-  struct document *found = NULL;
-  pthread_mutex_lock(&documents->lock);
+  HOLD(&documents->lock);
   size_t i = index_of(documents, id);
-  if (i < documents->n) {
-    found = take_out(documents, i);
-    put_last(documents, found, found->cost);
-    found->users++;
-  }
-  pthread_mutex_unlock(&documents->lock);
+  if (i == documents->n)
+    return NULL;
+  struct document *found = take_out(documents, i);
+  put_last(documents, found, found->cost);
+  found->users++;
   return found;
 }
 
@@ -125,28 +123,24 @@ struct document *documents_add(struct documents *documents, const struct digest 
 }
 
 uint64_t documents_dropped(struct documents *documents) {
-  pthread_mutex_lock(&documents->lock);
-  uint64_t dropped = documents->dropped;
-  pthread_mutex_unlock(&documents->lock);
-  return dropped;
+  HOLD(&documents->lock);
+  return documents->dropped;
 }
 
 void documents_drop(struct documents *documents) {
-  pthread_mutex_lock(&documents->lock);
+  HOLD(&documents->lock);
   documents->dropped++;
   while (documents->n)
     drop(documents, documents->n - 1);
-  pthread_mutex_unlock(&documents->lock);
 }
 
 struct digest *documents_changing(struct documents *documents, size_t *ret_n) {
   struct digest *ids = xcalloc(DOCUMENTS_MAX, sizeof *ids);
-  pthread_mutex_lock(&documents->lock);
+  HOLD(&documents->lock);
   *ret_n = 0;
   for (size_t i = 0; i < documents->n; i++)
     if (documents->all[i]->may_change)
       ids[(*ret_n)++] = documents->all[i]->id;
-  pthread_mutex_unlock(&documents->lock);
   return ids;
 }
 
@@ -185,24 +179,22 @@ static size_t making_of(const struct documents *documents, const struct digest *
  * another thread made it meanwhile, or failed to. */
 static bool documents_begin(struct documents *documents, const struct digest *id) {
   bool is_first = true;
-  pthread_mutex_lock(&documents->lock);
+  HOLD(&documents->lock);
   while (making_of(documents, id) < documents->n_making) {
     is_first = false;
     pthread_cond_wait(&documents->made, &documents->lock);
   }
   if (is_first && documents->n_making < MAKING_MAX)
     documents->making[documents->n_making++] = *id;
-  pthread_mutex_unlock(&documents->lock);
   return is_first;
 }
 
 static void documents_end(struct documents *documents, const struct digest *id) {
-  pthread_mutex_lock(&documents->lock);
+  HOLD(&documents->lock);
   size_t at = making_of(documents, id);
   if (at < documents->n_making)
     documents->making[at] = documents->making[--documents->n_making];
   pthread_cond_broadcast(&documents->made);
-  pthread_mutex_unlock(&documents->lock);
 }
 
 bool document_get(struct worker *worker, const struct digest *release, struct document **ret,

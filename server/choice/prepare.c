@@ -47,8 +47,9 @@ static bool may_go_on(const struct digest *release, const struct error *error) {
 static bool releases_prepare(struct worker *worker, uint64_t generation) {
   struct documents *documents = server_documents(worker->server);
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(worker->db, &sql_prepare_releases, "most", RELEASES_MAX, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_prepare_releases, &error, BY_INTEGER("most", RELEASES_MAX));
+  if (!rows) {
     log_warning("choices: %s", error.message);
     return false;
   }
@@ -112,8 +113,8 @@ static bool changing_prepare(struct worker *worker, int64_t pushed, struct prepa
 /* Reads what is in the database. */
 static bool state_read(struct worker *worker, struct state *ret) {
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(worker->db, &sql_prepare_state, NULL, &rows, &error)) {
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_prepare_state, &error);
+  if (!rows) {
     log_warning("choices: %s", error.message);
     return false;
   }

@@ -17,22 +17,21 @@ struct choices_signing {
   struct digest choices;
   struct channel_signature signature;
 };
+#define RECORD_OF struct choices_signing
 static const struct field signing_fields[] = {
-    RECORD_FIELD(DIGEST, struct choices_signing, choices, FIELD_REQUIRED,
-                 .about = "of the bytes of the format choices"),
-    {"signature", FIELD_RECORD, offsetof(struct choices_signing, signature), FIELD_REQUIRED,
-     .of = &channel_signature_record},
+    MEMBER(DIGEST, choices, FIELD_REQUIRED, .about = "of the bytes of the format choices"),
+    MEMBER_AS("signature", RECORD, signature, FIELD_REQUIRED, .of = &channel_signature_record),
 };
+#undef RECORD_OF
 const struct record choices_signing_record =
     RECORD("ChoicesSigning", struct choices_signing, signing_fields);
 
 bool choices_signatures_load(struct db *db, const struct digest *release,
                              const struct digest *choices, json_t **ret, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_rows struct db_rows *rows = NULL;
-  bind_digest(&parameters, "release", release);
-  bind_digest(&parameters, "choices", choices);
-  if (!db_run(db, &sql_choices_signatures, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_choices_signatures, error, BY_DIGEST("release", release),
+               BY_DIGEST("choices", choices));
+  if (!rows)
     return false;
 
   json_t *signatures = json_array();
@@ -50,12 +49,11 @@ bool choices_signatures_load(struct db *db, const struct digest *release,
  * another. */
 static bool signer_check(struct db *db, const struct request *request, const struct digest *release,
                          struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_rows struct db_rows *rows = NULL;
-  bind_digest(&parameters, "release", release);
   if (request->roles & TOKEN_ADMIN)
     return true;
-  if (!db_run(db, &sql_choices_channels, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_choices_channels, error, BY_DIGEST("release", release));
+  if (!rows)
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
@@ -92,14 +90,13 @@ static bool signature_check(const struct server *server, const struct digest *re
 /* Stores a signature. ERROR_CONFLICT: the release has the most signatures by other keys. */
 static bool signature_store(struct db *db, struct request *request, const struct digest *release,
                             const struct choices_signing *signing, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
-  bind_digest(&parameters, "release", release);
-  bind_digest(&parameters, "key", &signing->signature.key);
-  bind_digest(&parameters, "choices", &signing->choices);
-  bind_text(&parameters, "signature", signing->signature.text);
-  bind_integer(&parameters, "most", CHANNEL_SIGNATURES_MAX);
-  bool ok = db_begin(db, error) && db_run(db, &sql_choices_sign, &parameters, &rows, error);
+  bool ok = db_begin(db, error) &&
+            (rows = db_query(db, &sql_choices_sign, error, BY_DIGEST("release", release),
+                             BY_DIGEST("key", &signing->signature.key),
+                             BY_DIGEST("choices", &signing->choices),
+                             BY_TEXT("signature", signing->signature.text),
+                             BY_INTEGER("most", CHANNEL_SIGNATURES_MAX)));
   if (ok && !db_count(rows))
     ok =
         error_of(error, ERROR_CONFLICT,
@@ -113,39 +110,33 @@ static bool signature_store(struct db *db, struct request *request, const struct
   return db_end(db, ok, error);
 }
 
-void route_choices_sign(struct worker *worker, struct request *request) {
+bool route_choices_sign(struct worker *worker, struct request *request, struct error *error) {
   struct documents *documents = server_documents(worker->server);
   struct choices_signing signing = {0};
   struct document *document = NULL;
   struct digest release;
-  struct error error;
   char text[DIGEST_TEXT_SIZE];
   json_t *answer;
-  if (!request_query_only(request, NULL))
-    return;
   if ((!digest_parse(request->segments[0], &release) &&
-       !error_of(&error, ERROR_MISSING, "there is no release %.100s", request->segments[0])) ||
-      !record_read(&choices_signing_record, request->json, "", &signing, &error) ||
-      !document_get(worker, &release, &document, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+       !error_of(error, ERROR_MISSING, "there is no release %.100s", request->segments[0])) ||
+      !record_read(&choices_signing_record, request->json, "", &signing, error) ||
+      !document_get(worker, &release, &document, error))
+    return false;
 
   /* A signature over other bytes is of no use, and may show that one side is wrong. */
-  bool is_same = digest_equal(&document->digest, &signing.choices);
-  if (!is_same)
-    answer_refusal(request, ERROR_CONFLICT, "/choices",
-                   "the choices of this release have the digest %s here: the server and the "
-                   "publisher's programs have different versions, or one of them is wrong",
-                   digest_format(&document->digest, text));
-  else if (!signer_check(worker->db, request, &release, &error) ||
-           !signature_check(worker->server, &release, &signing, &error) ||
-           !signature_store(worker->db, request, &release, &signing, &error) ||
-           !choices_signatures_load(worker->db, &release, &signing.choices, &answer, &error))
-    answer_failure(request, &error);
-  else {
+  bool ok = (digest_equal(&document->digest, &signing.choices) ||
+             error_of_at(error, ERROR_CONFLICT, "/choices",
+                         "the choices of this release have the digest %s here: the server and the "
+                         "publisher's programs have different versions, or one of them is wrong",
+                         digest_format(&document->digest, text))) &&
+            signer_check(worker->db, request, &release, error) &&
+            signature_check(worker->server, &release, &signing, error) &&
+            signature_store(worker->db, request, &release, &signing, error) &&
+            choices_signatures_load(worker->db, &release, &signing.choices, &answer, error);
+  if (ok) {
     response_cache_forget_channels(worker->server);
     request_answer_json(request, 200, answer);
   }
   document_put(documents, document);
+  return ok;
 }

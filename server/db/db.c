@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "server/db/failpoints.h"
 #include "server/db/rows.h"
@@ -98,18 +99,15 @@ bool db_is_connected(const struct db *db) { return db->connection != NULL; }
 bool db_is_in_transaction(const struct db *db) { return db->in_transaction; }
 int64_t db_answered_ms(void) { return atomic_load(&answered_ms); }
 int64_t db_shortage(char ret_text[DB_SHORTAGE_SIZE]) {
-  pthread_mutex_lock(&shortage.lock);
+  HOLD(&shortage.lock);
   memcpy(ret_text, shortage.text, DB_SHORTAGE_SIZE);
-  int64_t at_ms = shortage.at_ms;
-  pthread_mutex_unlock(&shortage.lock);
-  return at_ms;
+  return shortage.at_ms;
 }
 
 static void shortage_note(const struct error *error) {
-  pthread_mutex_lock(&shortage.lock);
+  HOLD(&shortage.lock);
   snprintf(shortage.text, sizeof shortage.text, "%.*s", DB_SHORTAGE_SIZE - 1, error->message);
   shortage.at_ms = clock_monotonic_ms();
-  pthread_mutex_unlock(&shortage.lock);
 }
 
 void db_stop(struct db *db) { atomic_store(&db->is_stopped, true); }

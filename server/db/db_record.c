@@ -303,6 +303,88 @@ struct db_parameter parameter_all_runs(void) {
   return parameter_taken("all_runs", runs.text);
 }
 
+static void argument_bind(struct db_parameters *parameters, const struct db_argument *given) {
+  const char *name = given->name;
+  switch (given->kind) {
+  case ARGUMENT_TEXT:
+    bind_text(parameters, name, given->at);
+    break;
+  case ARGUMENT_TAKEN:
+    bind_taken(parameters, name, given->taken, false);
+    break;
+  case ARGUMENT_INTEGER:
+    bind_integer(parameters, name, given->integer);
+    break;
+  case ARGUMENT_ID:
+    bind_id(parameters, name, given->integer);
+    break;
+  case ARGUMENT_NUMBER:
+    bind_number(parameters, name, given->number);
+    break;
+  case ARGUMENT_BOOL:
+    bind_bool(parameters, name, given->integer);
+    break;
+  case ARGUMENT_BYTES:
+    bind_bytes(parameters, name, given->at, given->n);
+    break;
+  case ARGUMENT_DIGEST:
+    bind_digest(parameters, name, given->at);
+    break;
+  case ARGUMENT_DIGESTS:
+    bind_digests(parameters, name, given->at, given->n);
+    break;
+  case ARGUMENT_JSON:
+    bind_json(parameters, name, given->at);
+    break;
+  case ARGUMENT_TEXTS:
+    bind_texts(parameters, name, given->at, given->n);
+    break;
+  case ARGUMENT_INTEGERS:
+    bind_integers(parameters, name, given->at, given->n);
+    break;
+  case ARGUMENT_RANGES:
+    bind_ranges(parameters, name, given->at);
+    break;
+  case ARGUMENT_ARRAY:
+    bind_array(parameters, name, given->array);
+    break;
+  case ARGUMENT_RECORD:
+    bind_record(parameters, given->record, given->at);
+    break;
+  case ARGUMENT_RECORDS:
+    bind_records(parameters, given->record, given->at, given->n);
+    break;
+  case ARGUMENT_AUTHOR:
+    bind_author(parameters, given->at);
+    break;
+  case ARGUMENT_ALL_RUNS:
+    bind_all_runs(parameters);
+    break;
+  case ARGUMENT_END:
+    break;
+  }
+}
+
+void bind_arguments(struct db_parameters *parameters, const struct db_argument *given) {
+  for (; given->kind != ARGUMENT_END; given++)
+    argument_bind(parameters, given);
+}
+
+struct db_rows *db_query_given(struct db *db, const struct statement *statement,
+                               const struct db_argument *given, struct error *error) {
+  struct db_rows *rows;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_arguments(&parameters, given);
+  return db_run(db, statement, &parameters, &rows, error) ? rows : NULL;
+}
+
+bool db_execute_given(struct db *db, const struct statement *statement,
+                      const struct db_argument *given, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_arguments(&parameters, given);
+  return db_run(db, statement, &parameters, NULL, error);
+}
+
 struct digest db_get_digest(const struct db_rows *rows, int row, const char *column) {
   struct digest digest;
   size_t size;
@@ -488,6 +570,12 @@ json_t *db_first_rows_to_json(const struct db_rows *rows, int n, const struct re
     record_release(record, object);
   }
   return array;
+}
+
+json_t *db_row_to_json(const struct db_rows *rows, const struct record *record,
+                       json_t *(*write)(const void *object)) {
+  cleanup_json json_t *array = db_first_rows_to_json(rows, 1, record, write);
+  return json_incref(json_array_get(array, 0));
 }
 
 json_t *db_rows_to_json(const struct db_rows *rows, const struct record *record) {

@@ -9,6 +9,7 @@
 #include "common/base/digest.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "server/db/db_record.h"
 #include "server/db/migrate.sql.h"
 
 #define FILE_SIZE_MAX (1024 * 1024)
@@ -149,8 +150,9 @@ int64_t migrations_version(const struct migrations *migrations) {
  * not. */
 static bool applied_check(struct db *db, const struct migrations *migrations, size_t *ret_next,
                           struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(db, &sql_migrations_list, "base", BASE_VERSION, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_migrations_list, error, BY_INTEGER("base", BASE_VERSION));
+  if (!rows)
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
@@ -180,8 +182,9 @@ static bool applied_check(struct db *db, const struct migrations *migrations, si
 /* The text that makes the base: of an empty database, or of one that is adopted. */
 static bool base_read(struct db *db, const struct migrations *migrations, char **ret_sql,
                       struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(db, &sql_migrations_before_base, "base", BASE_VERSION, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_migrations_before_base, error, BY_INTEGER("base", BASE_VERSION));
+  if (!rows)
     return false;
   if (db_count(rows) == 0) {
     *ret_sql = xstrdup(migrations->list[0].sql);
@@ -243,13 +246,10 @@ static bool next_apply(struct db *db, const struct migrations *migrations, bool 
     return false;
 
   size_t version = BASE_VERSION + next;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "version", (int64_t)version);
-  bind_text(&parameters, "name", migration->name);
-  bind_text(&parameters, "checksum", migration->checksum);
   log_info("migrate: applying %04zu_%s", version, migration->name);
   if (!db_run_script(db, base ? base : migration->sql, error) ||
-      !db_run(db, &sql_migrations_note, &parameters, NULL, error))
+      !db_execute(db, &sql_migrations_note, error, BY_INTEGER("version", (int64_t)version),
+                  BY_TEXT("name", migration->name), BY_TEXT("checksum", migration->checksum)))
     return error_prefix(error, "migration %04zu_%s failed and was undone: ", version,
                         migration->name);
 
@@ -271,14 +271,14 @@ bool migrate(struct db *db, const struct migrations *migrations, int *ret_applie
 
 bool migrate_version(struct db *db, int64_t *ret_version, struct error *error) {
   cleanup_rows struct db_rows *there = NULL, *rows = NULL;
-  if (!db_run(db, &sql_migrations_exist, NULL, &there, error))
+  if (!(there = db_query(db, &sql_migrations_exist, error)))
     return false;
   if (!db_get_bool(there, 0, "there")) {
     *ret_version = 0;
     return true;
   }
 
-  if (!db_run(db, &sql_migrations_version, NULL, &rows, error))
+  if (!(rows = db_query(db, &sql_migrations_version, error)))
     return false;
 
   *ret_version = db_get_integer(rows, 0, "version");
@@ -286,10 +286,8 @@ bool migrate_version(struct db *db, int64_t *ret_version, struct error *error) {
 }
 
 bool migrate_grant(struct db *db, const char *role, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "role", role);
-  if (!db_run(db, &sql_migrate_role, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_migrate_role, error, BY_TEXT("role", role));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return error_set(error,
@@ -346,7 +344,7 @@ bool database_wait(const char *conninfo, int64_t timeout_ms, bool (*is_hopeless)
 bool database_ensure(const char *conninfo, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   struct db *db = db_new(conninfo, "wavetune-server dev");
-  bool is_good = db_run(db, &sql_database_exists, NULL, &rows, error) &&
+  bool is_good = (rows = db_query(db, &sql_database_exists, error)) &&
                  (db_count(rows) > 0 || db_run_script(db, "CREATE DATABASE wavetune", error));
   db_free(db);
   return is_good;

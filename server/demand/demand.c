@@ -35,45 +35,45 @@ bool demand_policy_parse(const char *name, enum demand_policy *ret_policy) {
 
 /* Reports */
 
+#define RECORD_OF struct demand_item
 static const struct field item_fields[] = {
-    RECORD_FIELD_AS("kernel", TEXT, struct demand_item, name, FIELD_REQUIRED,
-                    .about = "its hash, or its name"),
-    RECORD_FIELD(JSON, struct demand_item, key, FIELD_REQUIRED | FIELD_OBJECT,
-                 .schema = SCHEMA("Key")),
-    RECORD_FIELD(INTEGER, struct demand_item, hits, FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX),
-    RECORD_FIELD(INTEGER, struct demand_item, misses, FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX),
-    RECORD_FIELD(NUMBER, struct demand_item, tuning_ms, .most_number = DEMAND_MS_MAX),
-    RECORD_FIELD(NUMBER, struct demand_item, kernel_ms, .most_number = DEMAND_MS_MAX),
+    MEMBER_AS("kernel", TEXT, name, FIELD_REQUIRED, .about = "its hash, or its name"),
+    MEMBER(JSON, key, FIELD_REQUIRED | FIELD_OBJECT, .schema = SCHEMA("Key")),
+    MEMBER(INTEGER, hits, FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX),
+    MEMBER(INTEGER, misses, FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX),
+    MEMBER(NUMBER, tuning_ms, .most_number = DEMAND_MS_MAX),
+    MEMBER(NUMBER, kernel_ms, .most_number = DEMAND_MS_MAX),
 };
+#undef RECORD_OF
 static const struct record item_record = RECORD(NULL, struct demand_item, item_fields);
 
+#define RECORD_OF struct demand_miss
 static const struct field miss_fields[] = {
-    RECORD_FIELD(DIGEST, struct demand_miss, function, FIELD_REQUIRED, .about = "its closure"),
-    RECORD_FIELD(TEXT, struct demand_miss, name, FIELD_REQUIRED | FIELD_LINE, .least = 1,
-                 .most = DEMAND_NAME_MAX),
-    {"key", FIELD_TEXTS, offsetof(struct demand_miss, n_key), FIELD_REQUIRED | FIELD_NO_COLUMN,
-     .least = 1, .most = DEMAND_KEY_MAX,
-     .about = "the autotuner's key, each value as Python's repr writes it"},
-    RECORD_FIELD(TEXT, struct demand_miss, why, FIELD_REQUIRED | FIELD_LINE, .least = 1,
-                 .most = DEMAND_WHY_MAX),
-    RECORD_FIELD(NUMBER, struct demand_miss, tuning_ms, .most_number = DEMAND_MS_MAX,
-                 .about = "that the program then spent on tuning it"),
+    MEMBER(DIGEST, function, FIELD_REQUIRED, .about = "its closure"),
+    MEMBER(TEXT, name, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = DEMAND_NAME_MAX),
+    MEMBER_AS("key", TEXTS, n_key, FIELD_REQUIRED | FIELD_NO_COLUMN, .least = 1,
+              .most = DEMAND_KEY_MAX,
+              .about = "the autotuner's key, each value as Python's repr writes it"),
+    MEMBER(TEXT, why, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = DEMAND_WHY_MAX),
+    MEMBER(NUMBER, tuning_ms, .most_number = DEMAND_MS_MAX,
+           .about = "that the program then spent on tuning it"),
 };
+#undef RECORD_OF
 static const struct record miss_record = RECORD(NULL, struct demand_miss, miss_fields);
 
+#define RECORD_OF struct demand_report
 static const struct field report_fields[] = {
-    RECORD_FIELD(CUSTOM, struct demand_report, environment, FIELD_REQUIRED,
-                 .custom = &environment_field),
-    RECORD_FIELD(TEXT, struct demand_report, image),
-    RECORD_FIELD(TEXT, struct demand_report, tag, FIELD_NOT_NULL, .least = 1, .most = JOB_TEXT_MAX),
-    RECORD_FIELD(ENUM, struct demand_report, regime, FIELD_NOT_NULL, .names = regime_names,
-                 .schema = SCHEMA("Regime")),
-    RECORD_FIELD(RECORDS, struct demand_report, items, FIELD_NOT_NULL, .least = 1,
-                 .most = DEMAND_ITEMS_MAX, .of = &item_record),
-    {"missed", FIELD_RECORDS, offsetof(struct demand_report, n_missed), FIELD_NOT_NULL, .least = 1,
-     .most = DEMAND_ITEMS_MAX, .of = &miss_record,
-     .about = "keys for which a program that starts tuned had no config"},
+    MEMBER(CUSTOM, environment, FIELD_REQUIRED, .custom = &environment_field),
+    MEMBER(TEXT, image),
+    MEMBER(TEXT, tag, FIELD_NOT_NULL, .least = 1, .most = JOB_TEXT_MAX),
+    MEMBER(ENUM, regime, FIELD_NOT_NULL, .names = regime_names, .schema = SCHEMA("Regime")),
+    MEMBER(RECORDS, items, FIELD_NOT_NULL, .least = 1, .most = DEMAND_ITEMS_MAX,
+           .of = &item_record),
+    MEMBER_AS("missed", RECORDS, n_missed, FIELD_NOT_NULL, .least = 1, .most = DEMAND_ITEMS_MAX,
+              .of = &miss_record,
+              .about = "keys for which a program that starts tuned had no config"),
 };
+#undef RECORD_OF
 const struct record demand_report_record =
     RECORD("DemandReport", struct demand_report, report_fields);
 
@@ -121,15 +121,13 @@ struct demand_row {
   int64_t hits, misses;
   double tuning_ms, kernel_ms;
 };
+#define RECORD_OF struct demand_row
 static const struct field row_fields[] = {
-    RECORD_FIELD(DIGEST, struct demand_row, kernel),
-    RECORD_FIELD(DIGEST, struct demand_row, key_digest),
-    RECORD_FIELD(TEXT, struct demand_row, key),
-    RECORD_FIELD(INTEGER, struct demand_row, hits),
-    RECORD_FIELD(INTEGER, struct demand_row, misses),
-    RECORD_FIELD(NUMBER, struct demand_row, tuning_ms),
-    RECORD_FIELD(NUMBER, struct demand_row, kernel_ms),
+    MEMBER(DIGEST, kernel),    MEMBER(DIGEST, key_digest), MEMBER(TEXT, key),
+    MEMBER(INTEGER, hits),     MEMBER(INTEGER, misses),    MEMBER(NUMBER, tuning_ms),
+    MEMBER(NUMBER, kernel_ms),
 };
+#undef RECORD_OF
 static const struct record row_record = RECORD(NULL, struct demand_row, row_fields);
 
 /* An untuned key that was missed. */
@@ -144,29 +142,29 @@ struct demand_wanted {
   json_t *space;     /* of the kernel's newest job that tuned; NULL: it has none */
   int64_t budget_ms; /* of that job; FIELD_NONE: none */
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct demand_wanted, member, __VA_ARGS__)
+#define RECORD_OF struct demand_wanted
 static const struct field wanted_fields[] = {
-    FIELD(INTEGER, id, FIELD_NO_JSON),
-    FIELD(DIGEST, kernel, FIELD_ANSWER),
-    FIELD(TEXT, name, FIELD_ANSWER),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA("Environment")),
-    FIELD(TEXT, tag, FIELD_ANSWER),
-    FIELD(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
-    FIELD(INTEGER, hits, FIELD_ANSWER),
-    FIELD(INTEGER, misses, FIELD_ANSWER),
-    FIELD(NUMBER, tuning_ms, FIELD_ANSWER),
-    FIELD(NUMBER, kernel_ms, FIELD_ANSWER),
-    FIELD(NUMBER, gain, FIELD_ANSWER),
-    FIELD(NUMBER, saved_ms, FIELD_ANSWER),
-    FIELD(TIME, last_at, FIELD_ANSWER),
-    FIELD(TEXT, refused, FIELD_ANSWER,
-          .about = "why no job was queued, until an agent of the environment enrols"),
-    FIELD(JSON, space, FIELD_NO_JSON),
-    FIELD(INTEGER, budget_ms, FIELD_NO_JSON),
+    MEMBER(INTEGER, id, FIELD_NO_JSON),
+    MEMBER(DIGEST, kernel),
+    MEMBER(TEXT, name),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(JSON, environment, .schema = SCHEMA("Environment")),
+    MEMBER(TEXT, tag),
+    MEMBER(ENUM, regime, .names = regime_names, .schema = SCHEMA("Regime")),
+    MEMBER(INTEGER, hits),
+    MEMBER(INTEGER, misses),
+    MEMBER(NUMBER, tuning_ms),
+    MEMBER(NUMBER, kernel_ms),
+    MEMBER(NUMBER, gain),
+    MEMBER(NUMBER, saved_ms),
+    MEMBER(TIME, last_at),
+    MEMBER(TEXT, refused,
+           .about = "why no job was queued, until an agent of the environment enrols"),
+    MEMBER(JSON, space, FIELD_NO_JSON),
+    MEMBER(INTEGER, budget_ms, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record demand_item_record = RECORD("DemandItem", struct demand_wanted, wanted_fields);
+const struct record demand_item_record = ANSWER("DemandItem", wanted_fields);
+#undef RECORD_OF
 
 /* A key that programs missed, as it is listed. */
 struct demand_missed {
@@ -177,25 +175,23 @@ struct demand_missed {
   int64_t misses, capture;
   double tuning_ms, saved_ms;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct demand_missed, member, __VA_ARGS__)
+#define RECORD_OF struct demand_missed
 static const struct field missed_fields[] = {
-    FIELD(DIGEST, function, FIELD_ANSWER, .about = "its closure"),
-    FIELD(TEXT, name, FIELD_ANSWER),
-    FIELD(JSON, key, FIELD_ANSWER,
-          .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}"),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA("Environment")),
-    FIELD(TEXT, tag, FIELD_ANSWER),
-    FIELD(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
-    FIELD(INTEGER, misses, FIELD_ANSWER),
-    FIELD(NUMBER, tuning_ms, FIELD_ANSWER, .about = "that a program spent on the key last"),
-    FIELD(NUMBER, saved_ms, FIELD_ANSWER, .about = "misses times tuning_ms"),
-    FIELD(TEXT, why, FIELD_ANSWER, .about = "as a program reported it last"),
-    FIELD(ID, capture, FIELD_ANSWER, .about = "the captured function; null: it was not captured"),
-    FIELD(TIME, last_at, FIELD_ANSWER),
+    MEMBER(DIGEST, function, .about = "its closure"),
+    MEMBER(TEXT, name),
+    MEMBER(JSON, key, .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}"),
+    MEMBER(JSON, environment, .schema = SCHEMA("Environment")),
+    MEMBER(TEXT, tag),
+    MEMBER(ENUM, regime, .names = regime_names, .schema = SCHEMA("Regime")),
+    MEMBER(INTEGER, misses),
+    MEMBER(NUMBER, tuning_ms, .about = "that a program spent on the key last"),
+    MEMBER(NUMBER, saved_ms, .about = "misses times tuning_ms"),
+    MEMBER(TEXT, why, .about = "as a program reported it last"),
+    MEMBER(ID, capture, .about = "the captured function; null: it was not captured"),
+    MEMBER(TIME, last_at),
 };
-#undef FIELD
-const struct record demand_missed_record =
-    RECORD("DemandMissed", struct demand_missed, missed_fields);
+const struct record demand_missed_record = ANSWER("DemandMissed", missed_fields);
+#undef RECORD_OF
 
 /* The answer for a key whose job was to be queued. */
 struct demand_queued {
@@ -204,15 +200,16 @@ struct demand_queued {
   json_t *key;
   int64_t job; /* FIELD_NONE: it was refused */
 };
+#define RECORD_OF struct demand_queued
 static const struct field queued_fields[] = {
-    RECORD_FIELD(DIGEST, struct demand_queued, kernel, FIELD_ANSWER),
-    RECORD_FIELD(TEXT, struct demand_queued, name, FIELD_ANSWER),
-    RECORD_FIELD(JSON, struct demand_queued, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    RECORD_FIELD(ID, struct demand_queued, job, FIELD_ANSWER | FIELD_OMITTED),
-    RECORD_FIELD(TEXT, struct demand_queued, refused, FIELD_ANSWER | FIELD_OMITTED),
+    MEMBER(DIGEST, kernel),
+    MEMBER(TEXT, name),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(ID, job, FIELD_OMITTED),
+    MEMBER(TEXT, refused, FIELD_OMITTED),
 };
-const struct record demand_queued_record =
-    RECORD("DemandQueued", struct demand_queued, queued_fields);
+const struct record demand_queued_record = ANSWER("DemandQueued", queued_fields);
+#undef RECORD_OF
 
 /* Adds a report to the counts. *ret_accepted: how many items were stored; the others have a kernel
  * that is not registered or cannot be tuned, or a key that does not fit it. */
@@ -233,11 +230,10 @@ static bool demand_keep(struct worker *worker, const struct demand_report *repor
   }
 
   /* A name refers to the kernel of this name that was registered last. */
-  cleanup_rows struct db_rows *named = NULL;
   cleanup_catalog struct catalog catalog = {0};
-  cleanup_parameters struct db_parameters of_names = {0}, parameters = {0};
-  bind_array(&of_names, "names", &names);
-  if (!db_run(worker->db, &sql_demand_kernels, &of_names, &named, error))
+  cleanup_rows struct db_rows *named =
+      db_query(worker->db, &sql_demand_kernels, error, BY_ARRAY("names", &names));
+  if (!named)
     return false;
 
   for (int row = 0; row < db_count(named); row++) {
@@ -270,26 +266,24 @@ static bool demand_keep(struct worker *worker, const struct demand_report *repor
 
   struct digest digest = environment_digest(&report->environment);
   cleanup_json json_t *environment = environment_to_json(&report->environment);
-  bind_records(&parameters, &row_record, rows, n);
-  db_records_free(&row_record, rows, n);
-  bind_digest(&parameters, "environment_digest", &digest);
-  bind_taken(&parameters, "environment", json_canonical(environment), false);
-  bind_text(&parameters, "tag", report->tag);
-  bind_text(&parameters, "image", report->image ? report->image : "");
-  bind_text(&parameters, "regime", regime_name(report->regime));
-  bind_integer(&parameters, "rows_max", DEMAND_ROWS_MAX);
-  bind_integer(&parameters, "total_max", DEMAND_TOTAL_MAX);
-  bind_author(&parameters, author);
   *ret_accepted = n;
-  return n == 0 || db_run(worker->db, &sql_demand_add, &parameters, NULL, error);
+  bool ok =
+      n == 0 ||
+      db_execute(worker->db, &sql_demand_add, error, BY_RECORDS(&row_record, rows, n),
+                 BY_DIGEST("environment_digest", &digest),
+                 BY_TAKEN("environment", json_canonical(environment)), BY_TEXT("tag", report->tag),
+                 BY_TEXT("image", report->image ? report->image : ""),
+                 BY_TEXT("regime", regime_name(report->regime)),
+                 BY_INTEGER("rows_max", DEMAND_ROWS_MAX), BY_INTEGER("total_max", DEMAND_TOTAL_MAX),
+                 BY_AUTHOR(author));
+  db_records_free(&row_record, rows, n);
+  return ok;
 }
 
 /* Adds what programs missed to the counts. *ret_stored: how many of them. */
 static bool misses_keep(struct worker *worker, const struct demand_report *report,
                         const struct author *author, size_t *ret_stored, struct error *error) {
   struct db_array keys, digests;
-  cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_rows struct db_rows *rows = NULL;
   struct digest digest = environment_digest(&report->environment);
   cleanup_json json_t *environment = environment_to_json(&report->environment);
   if (!report->n_missed)
@@ -306,17 +300,14 @@ static bool misses_keep(struct worker *worker, const struct demand_report *repor
     db_array_text(&keys, text);
     db_array_digest(&digests, &of_key);
   }
-  bind_records(&parameters, &miss_record, report->missed, report->n_missed);
-  bind_array(&parameters, "key", &keys);
-  bind_array(&parameters, "key_digest", &digests);
-  bind_digest(&parameters, "environment_digest", &digest);
-  bind_taken(&parameters, "environment", json_canonical(environment), false);
-  bind_text(&parameters, "tag", report->tag);
-  bind_text(&parameters, "regime", regime_name(report->regime));
-  bind_integer(&parameters, "rows_max", DEMAND_ROWS_MAX);
-  bind_integer(&parameters, "total_max", DEMAND_TOTAL_MAX);
-  bind_author(&parameters, author);
-  if (!db_run(worker->db, &sql_demand_misses_add, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      worker->db, &sql_demand_misses_add, error,
+      BY_RECORDS(&miss_record, report->missed, report->n_missed), BY_ARRAY("key", &keys),
+      BY_ARRAY("key_digest", &digests), BY_DIGEST("environment_digest", &digest),
+      BY_TAKEN("environment", json_canonical(environment)), BY_TEXT("tag", report->tag),
+      BY_TEXT("regime", regime_name(report->regime)), BY_INTEGER("rows_max", DEMAND_ROWS_MAX),
+      BY_INTEGER("total_max", DEMAND_TOTAL_MAX), BY_AUTHOR(author));
+  if (!rows)
     return false;
   *ret_stored = (size_t)db_count(rows);
   return true;
@@ -326,86 +317,65 @@ struct demand_answer {
   int64_t accepted, ignored;
   enum demand_policy policy;
 };
+#define RECORD_OF struct demand_answer
 static const struct field answer_fields[] = {
-    RECORD_FIELD(INTEGER, struct demand_answer, accepted, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct demand_answer, ignored, FIELD_ANSWER),
-    RECORD_FIELD(ENUM, struct demand_answer, policy, FIELD_ANSWER, .names = demand_policy_names),
+    MEMBER(INTEGER, accepted),
+    MEMBER(INTEGER, ignored),
+    MEMBER(ENUM, policy, .names = demand_policy_names),
 };
-const struct record demand_answer_record =
-    RECORD("DemandAnswer", struct demand_answer, answer_fields);
+const struct record demand_answer_record = ANSWER("DemandAnswer", answer_fields);
+#undef RECORD_OF
 
-void route_demand_post(struct worker *worker, struct request *request) {
+bool route_demand_post(struct worker *worker, struct request *request, struct error *error) {
   enum demand_policy policy = server_options(worker->server)->demand;
   cleanup_demand_report struct demand_report report = {0};
-  struct error error;
   size_t accepted = 0, stored = 0;
-  if (!request_query_only(request, NULL))
-    return;
-
-  if (!request_may_report(request, server_demand_rates(worker->server)))
-    return;
-
-  if (!demand_report_parse(request->json, &report, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!request_may_report(request, server_demand_rates(worker->server), error) ||
+      !demand_report_parse(request->json, &report, error))
+    return false;
 
   if (policy != DEMAND_OFF &&
-      (!demand_keep(worker, &report, request_author(request), &accepted, &error) ||
-       !misses_keep(worker, &report, request_author(request), &stored, &error))) {
-    answer_failure(request, &error);
-    return;
-  }
+      (!demand_keep(worker, &report, request_author(request), &accepted, error) ||
+       !misses_keep(worker, &report, request_author(request), &stored, error)))
+    return false;
 
   size_t n = report.items.n + report.n_missed;
   accepted += stored;
   const struct demand_answer answer = {(int64_t)accepted, (int64_t)(n - accepted), policy};
-  request_answer_json(request, 202, record_write(&demand_answer_record, &answer));
+  return request_answer_json(request, 202, record_write(&demand_answer_record, &answer));
 }
 
 /* Queueing */
 
 bool demand_wanted_read(struct db *db, int64_t limit, enum demand_use use, int64_t policy,
                         struct db_rows **ret_rows, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "limit", limit);
-  bind_number(&parameters, "gain", DEMAND_GAIN);
-  bind_bool(&parameters, "is_list", use == DEMAND_LIST);
-  bind_id(&parameters, "policy", policy);
-  return db_run(db, &sql_demand_wanted, &parameters, ret_rows, error);
+  return (*ret_rows = db_query(db, &sql_demand_wanted, error, BY_INTEGER("limit", limit),
+                               BY_NUMBER("gain", DEMAND_GAIN),
+                               BY_BOOL("is_list", use == DEMAND_LIST), BY_ID("policy", policy)));
 }
 
 bool demand_decide(struct db *db, int64_t id, int64_t job, const struct error *refused,
                    struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", id);
-  bind_text(&parameters, "refused", job ? NULL : refused->message);
-  bind_bool(&parameters, "waits", !job && refused->kind == ERROR_UNAVAILABLE);
-  bind_id(&parameters, "job", job);
-  return db_run(db, &sql_demand_decided, &parameters, NULL, error);
+  return db_execute(db, &sql_demand_decided, error, BY_INTEGER("id", id),
+                    BY_TEXT("refused", job ? NULL : refused->message),
+                    BY_BOOL("waits", !job && refused->kind == ERROR_UNAVAILABLE),
+                    BY_ID("job", job));
 }
 
-void route_demand_get(struct worker *worker, struct request *request) {
-  static const char *const arguments[] = {"limit", NULL};
-  struct error error;
+bool route_demand_get(struct worker *worker, struct request *request, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL, *missed = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   int64_t limit;
   const char *after;
-  if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
-    return;
-
-  bind_integer(&parameters, "limit", limit);
-  bind_integer(&parameters, "days", DEMAND_MISS_DAYS);
-  if (!demand_wanted_read(worker->db, limit, DEMAND_LIST, 0, &rows, &error) ||
-      !db_run(worker->db, &sql_demand_missed, &parameters, &missed, &error))
-    answer_failure(request, &error);
-  else
-    request_answer_json(request, 200,
-                        json_pack("{s:o, s:n, s:o, s:s}", "items",
-                                  db_rows_to_json(rows, &demand_item_record), "next", "missed",
-                                  db_rows_to_json(missed, &demand_missed_record), "policy",
-                                  demand_policy_names[server_options(worker->server)->demand]));
+  if (!page_read(request, &limit, &after, error) ||
+      !demand_wanted_read(worker->db, limit, DEMAND_LIST, 0, &rows, error) ||
+      !(missed = db_query(worker->db, &sql_demand_missed, error, BY_INTEGER("limit", limit),
+                          BY_INTEGER("days", DEMAND_MISS_DAYS))))
+    return false;
+  return request_answer_json(
+      request, 200,
+      json_pack("{s:o, s:n, s:o, s:s}", "items", db_rows_to_json(rows, &demand_item_record), "next",
+                "missed", db_rows_to_json(missed, &demand_missed_record), "policy",
+                demand_policy_names[server_options(worker->server)->demand]));
 }
 
 /* Queues a job for the key with the space and budget of the kernel's newest job, as a person would.
@@ -479,36 +449,26 @@ static bool demand_queue(struct worker *worker, int64_t top, const struct author
 struct queue_request {
   int64_t top;
 };
+#define RECORD_OF struct queue_request
 static const struct field queue_request_fields[] = {
-    RECORD_FIELD(INTEGER, struct queue_request, top, FIELD_REQUIRED, .least = 1,
-                 .most = DEMAND_QUEUE_MAX),
+    MEMBER(INTEGER, top, FIELD_REQUIRED, .least = 1, .most = DEMAND_QUEUE_MAX),
 };
+#undef RECORD_OF
 const struct record demand_queue_request_record =
     RECORD("DemandQueueRequest", struct queue_request, queue_request_fields);
 
-void route_demand_queue(struct worker *worker, struct request *request) {
+bool route_demand_queue(struct worker *worker, struct request *request, struct error *error) {
   struct queue_request asked;
-  struct error error;
   json_t *answers;
-  if (!request_query_only(request, NULL))
-    return;
-
-  if (!record_read(&demand_queue_request_record, request->json, "", &asked, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  if (!demand_queue(worker, asked.top, request_author(request), &answers, &error))
-    answer_failure(request, &error);
-  else
-    request_answer_json(request, 200, json_pack("{s:o}", "items", answers));
+  if (!record_read(&demand_queue_request_record, request->json, "", &asked, error) ||
+      !demand_queue(worker, asked.top, request_author(request), &answers, error))
+    return false;
+  return request_answer_json(request, 200, json_pack("{s:o}", "items", answers));
 }
 
 void demand_housekeep(struct worker *worker) {
   struct error error;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "days", DEMAND_MISS_DAYS);
-  bind_integer(&parameters, "at_once", DEMAND_ITEMS_MAX);
-  if (!db_run(worker->db, &sql_demand_misses_collect, &parameters, NULL, &error))
+  if (!db_execute(worker->db, &sql_demand_misses_collect, &error,
+                  BY_INTEGER("days", DEMAND_MISS_DAYS), BY_INTEGER("at_once", DEMAND_ITEMS_MAX)))
     log_warning("demand: %s", error.message);
 }

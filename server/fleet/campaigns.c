@@ -8,33 +8,32 @@
 #include "server/fleet/fleet.sql.h"
 #include "server/records.h"
 
-#define FIELD(type, member, ...)                                                                   \
-  RECORD_FIELD(type, struct campaign, member, FIELD_ANSWER | __VA_ARGS__)
+#define RECORD_OF struct campaign
 static const struct field campaign_fields[] = {
-    FIELD(TEXT, tag, FIELD_NOT_NULL),
-    FIELD(TEXT, run, FIELD_NOT_NULL),
-    FIELD(TEXTS, owners, FIELD_NOT_NULL, .about = "names of tokens, at most 16"),
-    FIELD(TEXTS, kernels, FIELD_NOT_NULL, .about = "names, at most 16"),
-    FIELD(INTEGER, queued, FIELD_NOT_NULL),
-    FIELD(INTEGER, running, FIELD_NOT_NULL),
-    FIELD(INTEGER, done, FIELD_NOT_NULL),
-    FIELD(INTEGER, failed, FIELD_NOT_NULL),
-    FIELD(INTEGER, cancelled, FIELD_NOT_NULL),
-    FIELD(INTEGER, jobs, FIELD_NOT_NULL | FIELD_NO_COLUMN, .about = "in all states"),
-    FIELD(INTEGER, configs, FIELD_NOT_NULL,
-          .about = "of all jobs; of a search, those that it measures"),
-    FIELD(INTEGER, measurements, FIELD_NOT_NULL),
-    FIELD(NUMBER, device_seconds, FIELD_NOT_NULL),
-    FIELD(INTEGER, first_ms, FIELD_NOT_NULL, .about = "when its first job was submitted"),
-    FIELD(INTEGER, last_ms, 0, .about = "when its last job ended"),
-    FIELD(NUMBER, to_go_s, FIELD_NO_COLUMN,
-          .about =
-              "with what is served before it by priority, and with the shares of other owners of "
-              "jobs meanwhile; null: not known, nothing is open, or an owner's quota of the "
-              "day is used"),
+    MEMBER(TEXT, tag, FIELD_NOT_NULL),
+    MEMBER(TEXT, run, FIELD_NOT_NULL),
+    MEMBER(TEXTS, owners, FIELD_NOT_NULL, .about = "names of tokens, at most 16"),
+    MEMBER(TEXTS, kernels, FIELD_NOT_NULL, .about = "names, at most 16"),
+    MEMBER(INTEGER, queued, FIELD_NOT_NULL),
+    MEMBER(INTEGER, running, FIELD_NOT_NULL),
+    MEMBER(INTEGER, done, FIELD_NOT_NULL),
+    MEMBER(INTEGER, failed, FIELD_NOT_NULL),
+    MEMBER(INTEGER, cancelled, FIELD_NOT_NULL),
+    MEMBER(INTEGER, jobs, FIELD_NOT_NULL | FIELD_NO_COLUMN, .about = "in all states"),
+    MEMBER(INTEGER, configs, FIELD_NOT_NULL,
+           .about = "of all jobs; of a search, those that it measures"),
+    MEMBER(INTEGER, measurements, FIELD_NOT_NULL),
+    MEMBER(NUMBER, device_seconds, FIELD_NOT_NULL),
+    MEMBER(INTEGER, first_ms, FIELD_NOT_NULL, .about = "when its first job was submitted"),
+    MEMBER(INTEGER, last_ms, .about = "when its last job ended"),
+    MEMBER(NUMBER, to_go_s, FIELD_NO_COLUMN,
+           .about =
+               "with what is served before it by priority, and with the shares of other owners of "
+               "jobs meanwhile; null: not known, nothing is open, or an owner's quota of the "
+               "day is used"),
 };
-#undef FIELD
-const struct record campaign_record = RECORD("Campaign", struct campaign, campaign_fields);
+const struct record campaign_record = ANSWER("Campaign", campaign_fields);
+#undef RECORD_OF
 
 static void campaigns_free(struct snapshot *snapshot) {
   struct campaigns *campaigns = (struct campaigns *)snapshot;
@@ -72,8 +71,8 @@ static double campaign_to_go(const struct campaign *campaign, const struct fleet
 
 bool campaigns_make(struct worker *worker, const struct fleet_summary *fleet,
                     struct campaigns **ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(worker->db, &sql_fleet_campaigns, NULL, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_fleet_campaigns, error);
+  if (!rows)
     return false;
 
   struct campaigns *campaigns = xcalloc(1, sizeof *campaigns);

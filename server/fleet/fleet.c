@@ -9,9 +9,10 @@
 #include <pthread.h>
 
 #include "common/base/digest.h"
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "server/counters.h"
-#include "server/db/db.h"
+#include "server/db/db_record.h"
 #include "server/fleet/fleet.sql.h"
 #include "server/gauges.h"
 
@@ -60,9 +61,8 @@ static void put(struct snapshot *snapshot) {
 }
 
 void snapshot_put(struct fleet *fleet, struct snapshot *snapshot) {
-  pthread_mutex_lock(&fleet->lock);
+  HOLD(&fleet->lock);
   put(snapshot);
-  pthread_mutex_unlock(&fleet->lock);
 }
 
 void fleet_free(struct fleet *fleet) {
@@ -105,19 +105,17 @@ static enum slot_answer slot_take(struct slot *slot, struct snapshot **ret) {
 
 void fleet_changed(const struct server *server) {
   struct fleet *fleet = server_fleet(server);
-  pthread_mutex_lock(&fleet->lock);
+  HOLD(&fleet->lock);
   fleet->summary.outdated_ms = clock_monotonic_ms();
-  pthread_mutex_unlock(&fleet->lock);
 }
 
 void fleet_enrolled(const struct server *server) {
   struct fleet *fleet = server_fleet(server);
   struct slot *slot = &fleet->summary;
-  pthread_mutex_lock(&fleet->lock);
+  HOLD(&fleet->lock);
   int64_t now_ms = clock_monotonic_ms(), next_ms = fleet->enrolled_ms + FRESH_MS;
   if (slot->due_ms == INT64_MAX) /* else the summary that is made then has this one, too */
     slot->due_ms = fleet->enrolled_ms = now_ms > next_ms ? now_ms : next_ms;
-  pthread_mutex_unlock(&fleet->lock);
 }
 
 /* `made`: the new snapshot with a reference of the caller's, or NULL when there is none. */
@@ -167,10 +165,11 @@ static bool summary_await(struct worker *worker, struct fleet_summary **ret, str
   return true;
 }
 
-/* slot_take for a request, which is parked for SLOT_WAIT. */
+/* slot_take for a request, which is parked, or refused, for SLOT_WAIT: *ret is NULL. */
 static enum slot_answer slot_take_for(struct worker *worker, struct request *request,
                                       struct slot *slot, struct snapshot **ret) {
   struct fleet *fleet = server_fleet(worker->server);
+  *ret = NULL;
   pthread_mutex_lock(&fleet->lock);
   enum slot_answer answer = slot_take(slot, ret);
   pthread_mutex_unlock(&fleet->lock);
@@ -183,46 +182,36 @@ static enum slot_answer slot_take_for(struct worker *worker, struct request *req
   return answer;
 }
 
-bool fleet_summary_get(struct worker *worker, struct request *request, struct fleet_summary **ret) {
+bool fleet_summary_get(struct worker *worker, struct request *request, struct fleet_summary **ret,
+                       struct error *error) {
   struct snapshot *snapshot;
-  struct error error;
-  switch (slot_take_for(worker, request, &server_fleet(worker->server)->summary, &snapshot)) {
-  case SLOT_TAKEN:
-    *ret = (struct fleet_summary *)snapshot;
-    return true;
-  case SLOT_MAKE:
-    if (summary_make(worker, ret, &error))
-      return true;
-    answer_failure(request, &error);
-    return false;
-  default:
-    return false;
-  }
+  struct slot *slot = &server_fleet(worker->server)->summary;
+  if (slot_take_for(worker, request, slot, &snapshot) == SLOT_MAKE)
+    return summary_make(worker, ret, error);
+  *ret = (struct fleet_summary *)snapshot;
+  return true;
 }
 
-bool campaigns_get(struct worker *worker, struct request *request, struct campaigns **ret) {
+bool campaigns_get(struct worker *worker, struct request *request, struct campaigns **ret,
+                   struct error *error) {
   struct fleet *fleet = server_fleet(worker->server);
   struct snapshot *snapshot;
-  struct error error;
-  enum slot_answer answer = slot_take_for(worker, request, &fleet->campaigns, &snapshot);
-  if (answer == SLOT_TAKEN)
+  if (slot_take_for(worker, request, &fleet->campaigns, &snapshot) != SLOT_MAKE) {
     *ret = (struct campaigns *)snapshot;
-  if (answer != SLOT_MAKE)
-    return answer == SLOT_TAKEN;
+    return true;
+  }
 
   int64_t began_ms = clock_monotonic_ms();
   struct campaigns *made = NULL;
   struct fleet_summary *summary = NULL;
-  bool ok = summary_await(worker, &summary, &error);
+  bool ok = summary_await(worker, &summary, error);
   if (ok) {
-    ok = campaigns_make(worker, summary, &made, &error);
+    ok = campaigns_make(worker, summary, &made, error);
     snapshot_put(fleet, &summary->snapshot);
   }
   slot_made(worker->server, &fleet->campaigns, ok ? &made->snapshot : NULL, began_ms);
   if (ok)
     *ret = made;
-  else
-    answer_failure(request, &error);
   return ok;
 }
 
@@ -240,41 +229,18 @@ static void head_write(FILE *out, const char *name, const char *type, const char
 
 static void states_write(FILE *out, const struct fleet_summary *summary) {
   static const char name[] = "wavetune_devices", use[] = "wavetune_devices_utilisation";
-  int64_t n_live = 0;
   head_write(out, name, "gauge", "Devices of agents seen within 7 days, by state." FROM_DATABASE);
-  for (size_t state = 0; state < DEVICE_STATE_COUNT; state++) {
+  for (size_t state = 0; state < DEVICE_STATE_COUNT; state++)
     fprintf(out, "%s{state=\"%s\"} %" PRId64 "\n", name, device_state_names[state],
             summary->by_state[state]);
-    n_live += state == DEVICE_LOST || state == DEVICE_ENDED ? 0 : summary->by_state[state];
-  }
 
   head_write(out, use, "gauge",
              "Device time that was reported in the last 10 minutes, or since the server's start, "
              "for each second of a live device." FROM_DATABASE);
-  double most = summary->rate.over_s * (double)n_live;
-  fprintf(out, "%s %.6g\n", use, most > 0 ? summary->rate.device_seconds / most : 0);
+  fprintf(out, "%s %.6g\n", use, fmax(0, summary->rate.utilisation)); /* NaN: 0 */
 }
 
-/* A family of one gauge for each tag. The rows of a tag are added up; tags beyond TAGS_MAX share
- * those of "". */
-struct tag_sums {
-  size_t n;
-  struct tag_sum {
-    const char *tag;
-    int64_t queued, running, open, held, oldest_ms;
-  } all[TAGS_MAX + 1];
-};
-
-static struct tag_sum *tag_sum_of(struct tag_sums *sums, const char *tag) {
-  for (size_t i = 0; i < sums->n; i++)
-    if (strcmp(sums->all[i].tag, tag) == 0)
-      return &sums->all[i];
-  if (sums->n >= TAGS_MAX && *tag)
-    return tag_sum_of(sums, "");
-  sums->all[sums->n] = (struct tag_sum){.tag = tag, .oldest_ms = INT64_MAX};
-  return &sums->all[sums->n++];
-}
-
+/* A family of gauges for each tag. Tags beyond TAGS_MAX share those of "". */
 static void queue_write(FILE *out, const struct fleet_summary *summary) {
   static const struct {
     const char *name, *help, *states[2];
@@ -287,27 +253,21 @@ static void queue_write(FILE *out, const struct fleet_summary *summary) {
        {"open", "held"}},
   };
   static const char oldest[] = "wavetune_jobs_oldest_seconds";
-  struct tag_sums sums = {0};
-
-  for (size_t i = 0; i < summary->n_open; i++) {
-    const struct open_jobs *open = &summary->open[i];
-    struct tag_sum *sum = tag_sum_of(&sums, open->tag);
-    sum->queued += open->queued;
-    sum->running += open->running;
-    sum->open += open->leases_open;
-    sum->held += open->leases_held;
-    if (open->oldest_ms != FIELD_NONE && open->oldest_ms < sum->oldest_ms)
-      sum->oldest_ms = open->oldest_ms;
+  size_t n = summary->n_queues;
+  cleanup_free struct tag_queue *queues = xmemdup(summary->queues, (n + 1) * sizeof *queues);
+  if (n > TAGS_MAX) {
+    queues[TAGS_MAX].tag = "";
+    n = tag_queues_fold(queues, n, TAGS_MAX);
   }
 
   for (size_t family = 0; family < ARRAY_LENGTH(families); family++) {
     head_write(out, families[family].name, "gauge", families[family].help);
-    for (size_t i = 0; i < sums.n; i++) {
-      const int64_t counts[][2] = {{sums.all[i].queued, sums.all[i].running},
-                                   {sums.all[i].open, sums.all[i].held}};
+    for (size_t i = 0; i < n; i++) {
+      const int64_t counts[][2] = {{queues[i].queued, queues[i].running},
+                                   {queues[i].leases_open, queues[i].leases_held}};
       for (size_t state = 0; state < 2; state++) {
         fprintf(out, "%s{state=\"%s\",tag=", families[family].name, families[family].states[state]);
-        metrics_label_write(out, sums.all[i].tag);
+        metrics_label_write(out, queues[i].tag);
         fprintf(out, "} %" PRId64 "\n", counts[family][state]);
       }
     }
@@ -315,20 +275,19 @@ static void queue_write(FILE *out, const struct fleet_summary *summary) {
 
   head_write(out, oldest, "gauge",
              "Age of the oldest queued job by tag; 0: none is queued." FROM_DATABASE);
-  for (size_t i = 0; i < sums.n; i++) {
-    int64_t age_ms =
-        sums.all[i].oldest_ms == INT64_MAX ? 0 : summary->as_of_ms - sums.all[i].oldest_ms;
+  for (size_t i = 0; i < n; i++) {
     fprintf(out, "%s{tag=", oldest);
-    metrics_label_write(out, sums.all[i].tag);
-    fprintf(out, "} %.3f\n", age_ms > 0 ? (double)age_ms / 1e3 : 0);
+    metrics_label_write(out, queues[i].tag);
+    fprintf(out, "} %.3f\n", fmax(0, queues[i].oldest_s));
   }
 }
 
 static bool usage_write(struct worker *worker, FILE *out, struct error *error) {
   static const char each[] = "wavetune_device_seconds_total",
                     all[] = "wavetune_device_seconds_all_total";
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(worker->db, &sql_fleet_device_seconds, "limit", KERNELS_MAX, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_fleet_device_seconds, error, BY_INTEGER("limit", KERNELS_MAX));
+  if (!rows)
     return false;
 
   head_write(out, each, "counter",

@@ -66,6 +66,15 @@ struct open_jobs {
       before_us; /* what the hardware will have measured by then, by fair share; NaN: not known */
 };
 
+/* The open jobs of a tag. */
+struct tag_queue {
+  const char *tag;
+  int64_t queued, running, leases_open, leases_held;
+  double oldest_s; /* age of the oldest queued job; NaN: none is queued */
+};
+/* Adds the rows behind `rest` to that one, and returns how many there are then. */
+size_t tag_queues_fold(struct tag_queue *queues, size_t n, size_t rest);
+
 struct fleet_summary {
   struct snapshot snapshot;
   int64_t as_of_ms;
@@ -73,6 +82,8 @@ struct fleet_summary {
   struct fleet_device *devices;
   size_t n_open;
   struct open_jobs *open;
+  size_t n_queues;
+  struct tag_queue *queues; /* by tag; one more is allocated */
   int64_t by_state[DEVICE_STATE_COUNT];
   struct fleet_sample now;
   struct fleet_rate rate;
@@ -85,10 +96,10 @@ void snapshot_etag(const char *text, size_t size, char ret[SNAPSHOT_ETAG_SIZE]);
 /* How many devices take leases of jobs of this class. */
 int64_t fleet_class_devices(const struct fleet_summary *summary, const char *class);
 
-/* The summary for a request; give it back with snapshot_put. False: the request was answered with a
- * failure, or parked until another request has made a summary, and then runs again. */
+/* The summary for a request; give it back with snapshot_put. NULL: the request was parked until
+ * another request has made a summary, and then runs again. */
 must_check bool fleet_summary_get(struct worker *worker, struct request *request,
-                                  struct fleet_summary **ret);
+                                  struct fleet_summary **ret, struct error *error);
 
 struct campaign {
   char *tag, *run;
@@ -109,7 +120,7 @@ struct campaigns {
 int campaign_compare(const void *a, const void *b);
 /* As fleet_summary_get. */
 must_check bool campaigns_get(struct worker *worker, struct request *request,
-                              struct campaigns **ret);
+                              struct campaigns **ret, struct error *error);
 
 /* How they are made (fleet_make.c, campaigns.c). `before`: the last one, or NULL. */
 must_check bool fleet_summary_make(struct worker *worker, struct fleet_samples *samples,

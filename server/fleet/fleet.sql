@@ -53,9 +53,8 @@ ORDER BY a.name, a.id, d.device;
 -- The open jobs of each campaign, hardware, owner and priority, and in every row the totals over all
 -- jobs there ever were, as of the same moment. ahead_us: what the owner's jobs of that priority on
 -- that hardware take until the last of these is done. Without open jobs there is one row, whose tag
--- is null. Jobs and
--- counts of leases are brought together by grouping, because a join becomes a nested loop over all
--- of both when the tables were analysed while no lease was open.
+-- is null. Jobs and counts of leases are brought together by grouping, because a join becomes a
+-- nested loop over all of both when the tables were analysed while no lease was open.
 -- name: fleet_open
 WITH open AS MATERIALIZED (
     SELECT id, tag, run, owner, priority, device_class, state, created_at, is_known, left_us,

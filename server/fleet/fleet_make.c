@@ -13,68 +13,68 @@
 #define QUEUE_TAGS_MAX 64 /* rows of the queue; the others are one */
 
 /* Read from the database, and written to JSON. */
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct fleet_device, member, __VA_ARGS__)
-#define HIDDEN FIELD_NO_JSON
-#define SHOWN FIELD_ANSWER
+#define RECORD_OF struct fleet_device
 static const struct field device_fields[] = {
-    FIELD(TEXT, agent, HIDDEN),
-    FIELD(TEXT, host, HIDDEN),
-    FIELD(TEXT, version, HIDDEN),
-    FIELD(INTEGER, seen_ms, HIDDEN),
-    FIELD(BOOL, is_ended, HIDDEN),
-    FIELD(BOOL, is_lost, HIDDEN),
-    FIELD(TEXT, node_reason, HIDDEN),
-    FIELD(TEXT, node_by, HIDDEN),
-    FIELD(TEXT, hardware, HIDDEN),
-    FIELD(TEXT, environment, HIDDEN),
-    FIELD(INTEGER, suspect_ms, HIDDEN),
-    FIELD(INTEGER, drained_ms, HIDDEN),
-    FIELD(INTEGER, yielded_ms, HIDDEN),
-    FIELD(TEXT, yield_reason, HIDDEN),
-    FIELD(INTEGER, granted_ms, HIDDEN),
-    FIELD(TEXT, device, SHOWN | FIELD_NOT_NULL),
-    FIELD(TEXT, backend, SHOWN | FIELD_NOT_NULL),
-    FIELD(TEXT, gpu, SHOWN),
-    FIELD(TEXT, arch, SHOWN),
-    FIELD(TEXT, partition, SHOWN),
-    FIELD(ENUM, state, SHOWN | FIELD_NOT_NULL | FIELD_NO_COLUMN, .names = device_state_names,
-          .about = "the first that fits: lost, its agent sends no heartbeats; yielded, left to "
-                   "other programs for now; drifted; drained; measuring, it holds a lease; idle"),
-    FIELD(INTEGER, since_ms, SHOWN | FIELD_NO_COLUMN,
-          .about = "null: not known. When a device became idle, the server knows if it was one of "
-                   "its own summaries that showed it before"),
-    FIELD(TEXT, reason, SHOWN, "drain_reason", .about = "why it is drained, or yielded"),
-    FIELD(TEXT, by, SHOWN, "drained_by", .about = "the token that drained it"),
-    FIELD(ID, job, SHOWN, .about = "that it measures; a drained device may end its lease"),
-    FIELD(TEXT, kernel, SHOWN, .about = "its name"),
-    FIELD(JSON, key, SHOWN, .schema = SCHEMA("Key")),
-    FIELD(TEXT, tag, SHOWN),
-    FIELD(TEXT, run, SHOWN),
-    FIELD(TEXT, stage, SHOWN),
-    FIELD(INTEGER, config, SHOWN, .about = "as the last renewal of the lease stated it"),
-    FIELD(INTEGER, of, SHOWN, .about = "configs of the lease"),
-    FIELD(INTEGER, left, SHOWN, .about = "of these, the ones without a result"),
+    MEMBER(TEXT, agent, FIELD_NO_JSON),
+    MEMBER(TEXT, host, FIELD_NO_JSON),
+    MEMBER(TEXT, version, FIELD_NO_JSON),
+    MEMBER(INTEGER, seen_ms, FIELD_NO_JSON),
+    MEMBER(BOOL, is_ended, FIELD_NO_JSON),
+    MEMBER(BOOL, is_lost, FIELD_NO_JSON),
+    MEMBER(TEXT, node_reason, FIELD_NO_JSON),
+    MEMBER(TEXT, node_by, FIELD_NO_JSON),
+    MEMBER(TEXT, hardware, FIELD_NO_JSON),
+    MEMBER(TEXT, environment, FIELD_NO_JSON),
+    MEMBER(INTEGER, suspect_ms, FIELD_NO_JSON),
+    MEMBER(INTEGER, drained_ms, FIELD_NO_JSON),
+    MEMBER(INTEGER, yielded_ms, FIELD_NO_JSON),
+    MEMBER(TEXT, yield_reason, FIELD_NO_JSON),
+    MEMBER(INTEGER, granted_ms, FIELD_NO_JSON),
+    MEMBER(TEXT, device, FIELD_NOT_NULL),
+    MEMBER(TEXT, backend, FIELD_NOT_NULL),
+    MEMBER(TEXT, gpu),
+    MEMBER(TEXT, arch),
+    MEMBER(TEXT, partition),
+    MEMBER(ENUM, state, FIELD_NOT_NULL | FIELD_NO_COLUMN, .names = device_state_names,
+           .about = "the first that fits: lost, its agent sends no heartbeats; yielded, left to "
+                    "other programs for now; drifted; drained; measuring, it holds a lease; idle"),
+    MEMBER(INTEGER, since_ms, FIELD_NO_COLUMN,
+           .about = "null: not known. When a device became idle, the server knows if it was one of "
+                    "its own summaries that showed it before"),
+    MEMBER(TEXT, reason, 0, "drain_reason", .about = "why it is drained, or yielded"),
+    MEMBER(TEXT, by, 0, "drained_by", .about = "the token that drained it"),
+    MEMBER(ID, job, .about = "that it measures; a drained device may end its lease"),
+    MEMBER(TEXT, kernel, .about = "its name"),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(TEXT, tag),
+    MEMBER(TEXT, run),
+    MEMBER(TEXT, stage),
+    MEMBER(INTEGER, config, .about = "as the last renewal of the lease stated it"),
+    MEMBER(INTEGER, of, .about = "configs of the lease"),
+    MEMBER(INTEGER, left, .about = "of these, the ones without a result"),
 };
-#undef FIELD
-const struct record fleet_device_record = RECORD("FleetDevice", struct fleet_device, device_fields);
+const struct record fleet_device_record = ANSWER("FleetDevice", device_fields);
+#undef RECORD_OF
 
+#define RECORD_OF struct open_jobs
 static const struct field open_fields[] = {
-    RECORD_FIELD(TEXT, struct open_jobs, tag),
-    RECORD_FIELD(TEXT, struct open_jobs, run),
-    RECORD_FIELD(TEXT, struct open_jobs, class),
-    RECORD_FIELD(INTEGER, struct open_jobs, queued),
-    RECORD_FIELD(INTEGER, struct open_jobs, running),
-    RECORD_FIELD(INTEGER, struct open_jobs, unknown),
-    RECORD_FIELD(INTEGER, struct open_jobs, oldest_ms),
-    RECORD_FIELD(INTEGER, struct open_jobs, leases_open),
-    RECORD_FIELD(INTEGER, struct open_jobs, leases_held),
-    RECORD_FIELD(NUMBER, struct open_jobs, left_us),
-    RECORD_FIELD(NUMBER, struct open_jobs, ahead_us),
-    RECORD_FIELD(TEXT, struct open_jobs, owner),
-    RECORD_FIELD(INTEGER, struct open_jobs, priority),
-    RECORD_FIELD(NUMBER, struct open_jobs, weight),
-    RECORD_FIELD(BOOL, struct open_jobs, is_over),
+    MEMBER(TEXT, tag),
+    MEMBER(TEXT, run),
+    MEMBER(TEXT, class),
+    MEMBER(INTEGER, queued),
+    MEMBER(INTEGER, running),
+    MEMBER(INTEGER, unknown),
+    MEMBER(INTEGER, oldest_ms),
+    MEMBER(INTEGER, leases_open),
+    MEMBER(INTEGER, leases_held),
+    MEMBER(NUMBER, left_us),
+    MEMBER(NUMBER, ahead_us),
+    MEMBER(TEXT, owner),
+    MEMBER(INTEGER, priority),
+    MEMBER(NUMBER, weight),
+    MEMBER(BOOL, is_over),
 };
+#undef RECORD_OF
 static const struct record open_record = RECORD(NULL, struct open_jobs, open_fields);
 
 /* The answer of GET /v1/fleet. */
@@ -91,71 +91,61 @@ static const struct field count_fields[] = {
 };
 static const struct record count_record = RECORD(NULL, struct device_counts, count_fields);
 
-struct queue_row {
-  const char *tag;
-  int64_t queued, running, leases_open, leases_held, oldest_ms;
-  double oldest_s;
-};
-#define FIELD(type, member, ...)                                                                   \
-  RECORD_FIELD(type, struct queue_row, member, FIELD_ANSWER | __VA_ARGS__)
+#define RECORD_OF struct tag_queue
 static const struct field queue_fields[] = {
-    FIELD(TEXT, tag, 0, .about = "null: all tags beyond the 64 with most open jobs"),
-    FIELD(INTEGER, queued, FIELD_NOT_NULL),
-    FIELD(INTEGER, running, FIELD_NOT_NULL),
-    FIELD(INTEGER, leases_open, FIELD_NOT_NULL),
-    FIELD(INTEGER, leases_held, FIELD_NOT_NULL),
-    FIELD(NUMBER, oldest_s, 0, .about = "age of the oldest queued job; null: none is queued"),
+    MEMBER(TEXT, tag, .about = "null: all tags beyond the 64 with most open jobs"),
+    MEMBER(INTEGER, queued, FIELD_NOT_NULL),
+    MEMBER(INTEGER, running, FIELD_NOT_NULL),
+    MEMBER(INTEGER, leases_open, FIELD_NOT_NULL),
+    MEMBER(INTEGER, leases_held, FIELD_NOT_NULL),
+    MEMBER(NUMBER, oldest_s, .about = "age of the oldest queued job; null: none is queued"),
 };
-#undef FIELD
-static const struct record queue_record = RECORD(NULL, struct queue_row, queue_fields);
+static const struct record queue_record = ANSWER(NULL, queue_fields);
+#undef RECORD_OF
 
-struct rate_answer {
-  double over_s, measurements, jobs, device_seconds, utilisation;
-};
-#define FIELD(member, ...)                                                                         \
-  RECORD_FIELD(NUMBER, struct rate_answer, member, FIELD_ANSWER | __VA_ARGS__)
+#define RECORD_OF struct fleet_rate
 static const struct field rate_fields[] = {
-    FIELD(over_s, FIELD_NOT_NULL, .about = "600, or less after the start of a server"),
-    FIELD(measurements, FIELD_NOT_NULL),
-    FIELD(jobs, FIELD_NOT_NULL, .about = "that ended"),
-    FIELD(device_seconds, FIELD_NOT_NULL),
-    FIELD(utilisation, 0, .about = "device seconds in each second of a live device"),
+    MEMBER(NUMBER, over_s, FIELD_NOT_NULL, .about = "600, or less after the start of a server"),
+    MEMBER(NUMBER, measurements, FIELD_NOT_NULL),
+    MEMBER(NUMBER, jobs, FIELD_NOT_NULL, .about = "that ended"),
+    MEMBER(NUMBER, device_seconds, FIELD_NOT_NULL),
+    MEMBER(NUMBER, utilisation, .about = "device seconds in each second of a live device"),
 };
-#undef FIELD
-static const struct record rate_record = RECORD(NULL, struct rate_answer, rate_fields);
+static const struct record rate_record = ANSWER(NULL, rate_fields);
+#undef RECORD_OF
 
 struct to_go_answer {
   double seconds;
   const char *basis;
 };
+#define RECORD_OF struct to_go_answer
 static const struct field to_go_fields[] = {
-    RECORD_FIELD(NUMBER, struct to_go_answer, seconds, FIELD_ANSWER,
-                 .about = "null: not known, or nothing is open"),
-    RECORD_FIELD(TEXT, struct to_go_answer, basis, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .about = "how it was estimated, for people"),
+    MEMBER(NUMBER, seconds, .about = "null: not known, or nothing is open"),
+    MEMBER(TEXT, basis, FIELD_NOT_NULL, .about = "how it was estimated, for people"),
 };
-static const struct record to_go_record = RECORD(NULL, struct to_go_answer, to_go_fields);
+static const struct record to_go_record = ANSWER(NULL, to_go_fields);
+#undef RECORD_OF
 
 struct fleet_answer {
   int64_t as_of_ms, nodes;
   struct device_counts devices;
-  RECORD_ARRAY(struct queue_row, n_queue, queue);
-  struct rate_answer rate;
+  RECORD_ARRAY(struct tag_queue, n_queue, queue);
+  struct fleet_rate rate;
   struct to_go_answer to_go;
 };
-#define FIELD(type, member, ...)                                                                   \
-  RECORD_FIELD(type, struct fleet_answer, member, FIELD_ANSWER | FIELD_NOT_NULL, __VA_ARGS__)
+#define RECORD_OF struct fleet_answer
 static const struct field answer_fields[] = {
-    FIELD(INTEGER, as_of_ms, .about = "milliseconds since 1970, by the database's clock"),
-    FIELD(INTEGER, nodes),
-    FIELD(RECORD, devices, .of = &count_record),
-    RECORD_FIELD_AS("queue", RECORDS, struct fleet_answer, n_queue, FIELD_ANSWER | FIELD_NOT_NULL,
-                    .of = &queue_record, .about = "tags with open jobs, those with most first"),
-    FIELD(RECORD, rate, .of = &rate_record),
-    FIELD(RECORD, to_go, .of = &to_go_record),
+    MEMBER(INTEGER, as_of_ms, FIELD_NOT_NULL,
+           .about = "milliseconds since 1970, by the database's clock"),
+    MEMBER(INTEGER, nodes, FIELD_NOT_NULL),
+    MEMBER(RECORD, devices, FIELD_NOT_NULL, .of = &count_record),
+    MEMBER_AS("queue", RECORDS, n_queue, FIELD_NOT_NULL, .of = &queue_record,
+              .about = "tags with open jobs, those with most first"),
+    MEMBER(RECORD, rate, FIELD_NOT_NULL, .of = &rate_record),
+    MEMBER(RECORD, to_go, FIELD_NOT_NULL, .of = &to_go_record),
 };
-#undef FIELD
-const struct record fleet_record = RECORD("Fleet", struct fleet_answer, answer_fields);
+const struct record fleet_record = ANSWER("Fleet", answer_fields);
+#undef RECORD_OF
 
 static void summary_free(struct snapshot *snapshot) {
   struct fleet_summary *summary = (struct fleet_summary *)snapshot;
@@ -163,6 +153,7 @@ static void summary_free(struct snapshot *snapshot) {
     free(summary->devices[i].json);
   db_records_free(&fleet_device_record, summary->devices, summary->n_devices);
   db_records_free(&open_record, summary->open, summary->n_open);
+  free(summary->queues);
   free(summary->text);
   free(summary);
 }
@@ -241,11 +232,11 @@ static void device_complete(struct fleet_device *device, const struct fleet_summ
 
 static bool devices_read(struct worker *worker, const struct fleet_summary *before,
                          struct fleet_summary *summary, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  bind_integer(&parameters, "gone_days", GONE_DAYS);
-  if (!db_run(worker->db, &sql_fleet_devices, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_fleet_devices, error,
+               BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))),
+               BY_INTEGER("gone_days", GONE_DAYS));
+  if (!rows)
     return false;
 
   summary->devices = db_read_all(rows, &fleet_device_record, &summary->n_devices);
@@ -308,8 +299,8 @@ static void shares_apply(struct fleet_summary *summary) {
 /* Reads the open jobs, and the totals into *ret_now. */
 static bool open_read(struct worker *worker, struct fleet_summary *summary,
                       struct fleet_sample *ret_now, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(worker->db, &sql_fleet_open, NULL, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_fleet_open, error);
+  if (!rows)
     return false;
 
   summary->as_of_ms = db_get_integer(rows, 0, "as_of_ms");
@@ -361,71 +352,60 @@ static void to_go_make(const struct fleet_summary *summary, struct to_go *ret) {
   to_go_estimate(loads, n, &summary->rate, ret);
 }
 
-static int compare_queue(const void *a_, const void *b_) {
-  const struct queue_row *a = a_, *b = b_;
+static void queue_add(struct tag_queue *queue, const struct tag_queue *more) {
+  queue->queued += more->queued;
+  queue->running += more->running;
+  queue->leases_open += more->leases_open;
+  queue->leases_held += more->leases_held;
+  queue->oldest_s = fmax(queue->oldest_s, more->oldest_s);
+}
+
+size_t tag_queues_fold(struct tag_queue *queues, size_t n, size_t rest) {
+  for (; n > rest + 1; n--)
+    queue_add(&queues[rest], &queues[n - 1]);
+  return n;
+}
+
+static void queues_make(struct fleet_summary *summary) {
+  summary->queues = xcalloc(summary->n_open + 1, sizeof *summary->queues);
+  for (size_t i = 0; i < summary->n_open; i++) {
+    const struct open_jobs *open = &summary->open[i];
+    double oldest_s = open->oldest_ms == FIELD_NONE
+                          ? (double)NAN
+                          : fmax(0, (double)(summary->as_of_ms - open->oldest_ms) / 1e3);
+    const struct tag_queue queue = {open->tag,         open->queued,      open->running,
+                                    open->leases_open, open->leases_held, oldest_s};
+    struct tag_queue *last = summary->queues + summary->n_queues - 1;
+    if (summary->n_queues && strcmp(last->tag, open->tag) == 0)
+      queue_add(last, &queue);
+    else
+      summary->queues[summary->n_queues++] = queue;
+  }
+}
+
+static int compare_queues_by_jobs(const void *a_, const void *b_) {
+  const struct tag_queue *a = a_, *b = b_;
   int64_t n = a->queued + a->running, m = b->queued + b->running;
   return n != m ? (n < m) - (n > m) : strcmp(a->tag, b->tag);
 }
 
-static void queue_add(struct queue_row *row, const struct queue_row *more) {
-  row->queued += more->queued;
-  row->running += more->running;
-  row->leases_open += more->leases_open;
-  row->leases_held += more->leases_held;
-  if (row->oldest_ms == FIELD_NONE ||
-      (more->oldest_ms != FIELD_NONE && more->oldest_ms < row->oldest_ms))
-    row->oldest_ms = more->oldest_ms;
-}
-
-/* One row for each tag; the caller frees them. */
-static struct queue_row *queue_make(const struct fleet_summary *summary, size_t *ret_n) {
-  struct queue_row *rows = xcalloc(summary->n_open + 1, sizeof *rows);
-  size_t n = 0;
-
-  for (size_t i = 0; i < summary->n_open; i++) {
-    const struct open_jobs *open = &summary->open[i];
-    const struct queue_row row = {open->tag,
-                                  open->queued,
-                                  open->running,
-                                  open->leases_open,
-                                  open->leases_held,
-                                  open->oldest_ms,
-                                  0};
-    if (n && strcmp(rows[n - 1].tag, open->tag) == 0)
-      queue_add(&rows[n - 1], &row);
-    else
-      rows[n++] = row;
-  }
-
-  if (n)
-    qsort(rows, n, sizeof *rows, compare_queue);
-  for (; n > QUEUE_TAGS_MAX; n--) {
-    rows[QUEUE_TAGS_MAX - 1].tag = NULL;
-    queue_add(&rows[QUEUE_TAGS_MAX - 1], &rows[n - 1]);
-  }
-
-  for (size_t i = 0; i < n; i++)
-    rows[i].oldest_s = rows[i].oldest_ms == FIELD_NONE
-                           ? (double)NAN
-                           : fmax(0, (double)(summary->as_of_ms - rows[i].oldest_ms) / 1e3);
-  *ret_n = n;
-  return rows;
-}
-
 static char *answer_make(const struct fleet_summary *summary) {
   struct to_go to_go;
-  struct fleet_answer answer = {.as_of_ms = summary->as_of_ms, .nodes = (int64_t)summary->n_nodes};
-  const struct fleet_rate *rate = &summary->rate;
+  struct fleet_answer answer = {.as_of_ms = summary->as_of_ms,
+                                .nodes = (int64_t)summary->n_nodes,
+                                .n_queue = summary->n_queues,
+                                .rate = summary->rate};
   for (size_t state = 0; state < DEVICE_STATE_COUNT; state++)
     answer.devices.total += answer.devices.by_state[state] = summary->by_state[state];
 
-  cleanup_free struct queue_row *queue = queue_make(summary, &answer.n_queue);
+  cleanup_free struct tag_queue *queue =
+      xmemdup(summary->queues, (answer.n_queue + 1) * sizeof *queue);
+  qsort(queue, answer.n_queue, sizeof *queue, compare_queues_by_jobs);
+  if (answer.n_queue > QUEUE_TAGS_MAX) {
+    queue[QUEUE_TAGS_MAX - 1].tag = NULL;
+    answer.n_queue = tag_queues_fold(queue, answer.n_queue, QUEUE_TAGS_MAX - 1);
+  }
   answer.queue = queue;
-  int64_t n_gone = summary->by_state[DEVICE_LOST] + summary->by_state[DEVICE_ENDED];
-  double device_s = rate->over_s * (double)(answer.devices.total - n_gone);
-  answer.rate =
-      (struct rate_answer){rate->over_s, rate->measurements, rate->jobs, rate->device_seconds,
-                           device_s > 0 ? rate->device_seconds / device_s : (double)NAN};
 
   to_go_make(summary, &to_go);
   answer.to_go = (struct to_go_answer){to_go.seconds, to_go.basis};
@@ -473,6 +453,12 @@ bool fleet_summary_make(struct worker *worker, struct fleet_samples *samples,
 
   summary->now = now;
   summary->rate = fleet_rate_of(samples, &now);
+  int64_t n_live = 0;
+  for (size_t state = 0; state < DEVICE_STATE_COUNT; state++)
+    n_live += state == DEVICE_LOST || state == DEVICE_ENDED ? 0 : summary->by_state[state];
+  double most_s = summary->rate.over_s * (double)n_live;
+  summary->rate.utilisation = most_s > 0 ? summary->rate.device_seconds / most_s : (double)NAN;
+  queues_make(summary);
   fleet_samples_add(samples, &now);
   summary->text = answer_make(summary);
   etags_make(summary);

@@ -41,10 +41,13 @@ static void summary_write(FILE *out, const struct snapshot *snapshot, const void
   fputs(((const struct fleet_summary *)snapshot)->text, out);
 }
 
-void route_fleet_get(struct worker *worker, struct request *request) {
+bool route_fleet_get(struct worker *worker, struct request *request, struct error *error) {
   struct fleet_summary *summary;
-  if (request_query_only(request, NULL) && fleet_summary_get(worker, request, &summary))
+  if (!fleet_summary_get(worker, request, &summary, error))
+    return false;
+  if (summary)
     answer_written(worker, request, &summary->snapshot, summary->etag, summary_write, NULL);
+  return true;
 }
 
 /* Ends a page after its items. `cursor` NULL: it is the last one. */
@@ -60,20 +63,20 @@ struct node {
   int64_t seen_ms;
   json_t *devices;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct node, member, FIELD_ANSWER | __VA_ARGS__)
+#define RECORD_OF struct node
 static const struct field node_fields[] = {
-    FIELD(TEXT, agent, FIELD_NOT_NULL),
-    FIELD(TEXT, host, FIELD_NOT_NULL),
-    FIELD(TEXT, version, FIELD_NOT_NULL),
-    FIELD(INTEGER, seen_ms, FIELD_NOT_NULL, .about = "its last heartbeat"),
-    FIELD(TEXT, reason, 0, .about = "why the whole agent is drained"),
-    FIELD(TEXT, by, 0),
-    FIELD(JSON, devices, FIELD_OMITTED,
-          .schema = "{\"type\": \"array\", \"items\": {\"$ref\": "
-                    "\"#/components/schemas/FleetDevice\"}}"),
+    MEMBER(TEXT, agent, FIELD_NOT_NULL),
+    MEMBER(TEXT, host, FIELD_NOT_NULL),
+    MEMBER(TEXT, version, FIELD_NOT_NULL),
+    MEMBER(INTEGER, seen_ms, FIELD_NOT_NULL, .about = "its last heartbeat"),
+    MEMBER(TEXT, reason, .about = "why the whole agent is drained"),
+    MEMBER(TEXT, by),
+    MEMBER(JSON, devices, FIELD_OMITTED,
+           .schema = "{\"type\": \"array\", \"items\": {\"$ref\": "
+                     "\"#/components/schemas/FleetDevice\"}}"),
 };
-#undef FIELD
-const struct record fleet_node_record = RECORD("FleetNode", struct node, node_fields);
+const struct record fleet_node_record = ANSWER("FleetNode", node_fields);
+#undef RECORD_OF
 
 /* Which nodes and devices a request asks for. */
 struct nodes_query {
@@ -157,27 +160,27 @@ static void nodes_write(FILE *out, const struct snapshot *snapshot, const void *
   page_end_write(out, cursor);
 }
 
-void route_fleet_nodes(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit", "after", "device_state", "q", NULL};
+bool route_fleet_nodes(struct worker *worker, struct request *request, struct error *error) {
   struct nodes_query query = {.state = -1};
   struct fleet_summary *summary;
-  if (!request_query_only(request, names) || !request_page(request, &query.limit, &query.after))
-    return;
+  if (!page_read(request, &query.limit, &query.after, error))
+    return false;
 
   query.text = request_query(request, "q");
   const char *state = request_query(request, "device_state");
   for (int i = 0; state && i < DEVICE_STATE_COUNT; i++)
     if (string_equal(device_state_names[i], state))
       query.state = i;
-  if (state && query.state < 0) {
-    answer_refusal(request, ERROR_INVALID, "",
-                   "the query argument \"device_state\" must be lost, yielded, drifted, drained, "
-                   "measuring or idle");
-    return;
-  }
+  if (state && query.state < 0)
+    return error_set(error,
+                     "the query argument \"device_state\" must be lost, yielded, drifted, drained, "
+                     "measuring or idle");
 
-  if (fleet_summary_get(worker, request, &summary))
+  if (!fleet_summary_get(worker, request, &summary, error))
+    return false;
+  if (summary)
     answer_written(worker, request, &summary->snapshot, summary->nodes_etag, nodes_write, &query);
+  return true;
 }
 
 struct campaigns_query {
@@ -241,20 +244,17 @@ static void campaigns_write(FILE *out, const struct snapshot *snapshot, const vo
   page_end_write(out, cursor);
 }
 
-void route_campaign_list(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit", "after", "tag", "run", "owner", "open", NULL};
+bool route_campaign_list(struct worker *worker, struct request *request, struct error *error) {
   struct campaigns_query query = {0};
   struct campaigns *campaigns;
   struct campaign after = {0};
   const char *cursor;
-  if (!request_query_only(request, names) || !request_page(request, &query.limit, &cursor))
-    return;
+  if (!page_read(request, &query.limit, &cursor, error))
+    return false;
 
-  if (cursor && !cursor_parse(cursor, &after)) {
-    answer_refusal(request, ERROR_INVALID, "",
-                   "the query argument \"after\" must be what the page before has as \"next\"");
-    return;
-  }
+  if (cursor && !cursor_parse(cursor, &after))
+    return error_set(error,
+                     "the query argument \"after\" must be what the page before has as \"next\"");
 
   cleanup_free char *tag = after.tag, *run = after.run;
   query.after = cursor ? &after : NULL;
@@ -262,13 +262,14 @@ void route_campaign_list(struct worker *worker, struct request *request) {
   query.run = request_query(request, "run");
   query.owner = request_query(request, "owner");
   query.open = request_query(request, "open");
-  if (query.open && !string_equal(query.open, "true") && !string_equal(query.open, "false")) {
-    answer_refusal(request, ERROR_INVALID, "", "the query argument \"open\" must be true or false");
-    return;
-  }
+  if (query.open && !string_equal(query.open, "true") && !string_equal(query.open, "false"))
+    return error_set(error, "the query argument \"open\" must be true or false");
 
-  if (campaigns_get(worker, request, &campaigns))
+  if (!campaigns_get(worker, request, &campaigns, error))
+    return false;
+  if (campaigns)
     answer_written(worker, request, &campaigns->snapshot, campaigns->etag, campaigns_write, &query);
+  return true;
 }
 
 struct cost_item {
@@ -276,65 +277,55 @@ struct cost_item {
   double device_seconds;
   int64_t jobs, measurements;
 };
+#define RECORD_OF struct cost_item
 static const struct field cost_item_fields[] = {
-    RECORD_FIELD(TEXT, struct cost_item, name, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(NUMBER, struct cost_item, device_seconds, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(INTEGER, struct cost_item, jobs, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .about = "that ended"),
-    RECORD_FIELD(INTEGER, struct cost_item, measurements, FIELD_ANSWER | FIELD_NOT_NULL),
+    MEMBER(TEXT, name, FIELD_NOT_NULL),
+    MEMBER(NUMBER, device_seconds, FIELD_NOT_NULL),
+    MEMBER(INTEGER, jobs, FIELD_NOT_NULL, .about = "that ended"),
+    MEMBER(INTEGER, measurements, FIELD_NOT_NULL),
 };
-const struct record cost_item_record = RECORD("CostItem", struct cost_item, cost_item_fields);
+const struct record cost_item_record = ANSWER("CostItem", cost_item_fields);
+#undef RECORD_OF
 
 /* Reads a time of the query; FIELD_NONE when it is not there. */
-static bool query_time(struct request *request, const char *name, int64_t *ret_ms) {
+static bool query_time(struct request *request, const char *name, int64_t *ret_ms,
+                       struct error *error) {
   const char *text = request_query(request, name);
   char *end = NULL;
   *ret_ms = text ? strtoll(text, &end, 10) : FIELD_NONE;
   /* PostgreSQL's times end in the year 294276. */
   if (!text || (*text && !*end && *ret_ms >= 0 && *ret_ms < INT64_C(9000000000000000)))
     return true;
-  answer_refusal(request, ERROR_INVALID, "",
-                 "the query argument \"%s\" must be in milliseconds since 1970", name);
-  return false;
+  return error_set(error, "the query argument \"%s\" must be in milliseconds since 1970", name);
 }
 
-void route_cost_get(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"by", "from_ms", "to_ms", NULL}, *const ways[] = {
-                                                                           "week", "day", "kernel",
-                                                                           "tag",  "run", "owner"};
+bool route_cost_get(struct worker *worker, struct request *request, struct error *error) {
+  static const char *const ways[] = {"week", "day", "kernel", "tag", "run", "owner"};
   const char *by = "week", *asked;
   int64_t from_ms, to_ms;
-  struct error error;
   bool is_known = false;
-  if (!request_query_only(request, names) || !query_time(request, "from_ms", &from_ms) ||
-      !query_time(request, "to_ms", &to_ms))
-    return;
+  if (!query_time(request, "from_ms", &from_ms, error) ||
+      !query_time(request, "to_ms", &to_ms, error))
+    return false;
 
   if ((asked = request_query(request, "by")))
     by = asked;
   for (size_t i = 0; i < ARRAY_LENGTH(ways); i++)
     is_known |= string_equal(ways[i], by);
-  if (!is_known) {
-    answer_refusal(request, ERROR_INVALID, "",
-                   "the query argument \"by\" must be week, day, kernel, tag, run or owner");
-    return;
-  }
+  if (!is_known)
+    return error_set(error,
+                     "the query argument \"by\" must be week, day, kernel, tag, run or owner");
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   cleanup_free char *from = from_ms == FIELD_NONE ? NULL : xasprintf("%" PRId64, from_ms),
                     *to = to_ms == FIELD_NONE ? NULL : xasprintf("%" PRId64, to_ms);
-  bind_text(&parameters, "by", by);
-  bind_text(&parameters, "from_ms", from);
-  bind_text(&parameters, "to_ms", to);
-  bind_integer(&parameters, "limit", COST_ROWS_MAX);
-  if (!db_run(worker->db, &sql_fleet_cost, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_fleet_cost, error, BY_TEXT("by", by), BY_TEXT("from_ms", from),
+               BY_TEXT("to_ms", to), BY_INTEGER("limit", COST_ROWS_MAX));
+  if (!rows)
+    return false;
 
   bool is_empty = db_count(rows) == 0;
-  request_answer_json(
+  return request_answer_json(
       request, 200,
       json_pack("{s:s, s:o, s:o, s:o, s:f, s:I, s:I}", "by", by, "from_ms",
                 from ? json_integer(from_ms) : json_null(), "to_ms",

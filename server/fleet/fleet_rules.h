@@ -52,6 +52,8 @@ void fleet_samples_add(struct fleet_samples *samples, const struct fleet_sample 
 /* What happened since the oldest sample. */
 struct fleet_rate {
   double over_s, measurements, jobs, device_seconds;
+  double utilisation; /* device seconds in each second of a live device; NaN: there is none. The
+                         caller of fleet_rate_of sets it */
   double pace; /* device seconds of one measuring device in a second; NaN: nothing was measured */
 };
 struct fleet_rate fleet_rate_of(const struct fleet_samples *samples,

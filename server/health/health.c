@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "common/base/log.h"
-#include "server/db/db.h"
+#include "server/db/db_record.h"
 #include "server/gauges.h"
 #include "server/health/health.sql.h"
 
@@ -19,12 +19,11 @@ static const char *const tables[] = {
 
 /* Ends a session. Why that failed is logged: the role may lack the right. */
 static void session_end(struct worker *worker, const struct idle_session *session) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   struct error error;
-  bind_integer(&parameters, "pid", session->pid);
-  bind_integer(&parameters, "idle_ms", server_options(worker->server)->end_idle_s * 1000);
-  if (!db_run(worker->db, &sql_health_end_session, &parameters, &rows, &error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_health_end_session, &error, BY_INTEGER("pid", session->pid),
+               BY_INTEGER("idle_ms", server_options(worker->server)->end_idle_s * 1000));
+  if (!rows)
     log_warning("database: cannot end session pid=%" PRId64 " application=%s idle_s=%.0f: %s "
                 "(grant pg_signal_backend to the server's role)",
                 session->pid, session->application, session->idle_s, error.message);
@@ -37,8 +36,9 @@ static void session_end(struct worker *worker, const struct idle_session *sessio
 static bool sessions_read(struct worker *worker, struct database_health *health,
                           struct error *error) {
   int64_t end_idle_s = server_options(worker->server)->end_idle_s;
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(worker->db, &sql_health_sessions, "limit", IDLE_SESSIONS_MAX, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_health_sessions, error, BY_INTEGER("limit", IDLE_SESSIONS_MAX));
+  if (!rows)
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
@@ -68,10 +68,9 @@ static bool sessions_read(struct worker *worker, struct database_health *health,
 
 static bool effects_read(struct db *db, struct database_health *health, struct error *error) {
   cleanup_rows struct db_rows *dead = NULL, *age = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_texts(&parameters, "tables", tables, HOT_TABLE_COUNT);
-  if (!db_run(db, &sql_health_dead_rows, &parameters, &dead, error) ||
-      !db_run(db, &sql_health_xmin_age, NULL, &age, error))
+  if (!(dead = db_query(db, &sql_health_dead_rows, error,
+                        BY_TEXTS("tables", tables, HOT_TABLE_COUNT))) ||
+      !(age = db_query(db, &sql_health_xmin_age, error)))
     return false;
 
   for (int row = 0; row < db_count(dead); row++)

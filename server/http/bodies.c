@@ -2,7 +2,7 @@
  * bodies.h. */
 #include "server/http/bodies.h"
 
-#include <pthread.h>
+#include "common/base/lock.h"
 
 struct bodies {
   pthread_mutex_t lock;
@@ -41,44 +41,38 @@ static size_t holder_find(const struct bodies *bodies, int64_t token) {
 }
 
 enum bodies_answer bodies_take(struct bodies *bodies, int64_t token, size_t bytes) {
-  enum bodies_answer answer = BODIES_TAKEN;
-  pthread_mutex_lock(&bodies->lock);
+  HOLD(&bodies->lock);
   size_t i = holder_find(bodies, token), has = i < bodies->n ? bodies->holders[i].bytes : 0;
 
-  if (bytes > bodies_most_of_token(bodies) - has) {
-    answer = BODIES_TOKEN_FULL;
-  } else if (bytes > bodies->most - bodies->used) {
-    answer = BODIES_FULL;
-  } else if (bytes) {
-    if (i == bodies->n) {
-      GROW(bodies->holders, bodies->n, bodies->capacity);
-      bodies->holders[bodies->n++] = (struct body_holder){.token = token};
-    }
-    bodies->holders[i].bytes += bytes;
-    bodies->used += bytes;
+  if (bytes > bodies_most_of_token(bodies) - has)
+    return BODIES_TOKEN_FULL;
+  if (bytes > bodies->most - bodies->used)
+    return BODIES_FULL;
+  if (!bytes)
+    return BODIES_TAKEN;
+  if (i == bodies->n) {
+    GROW(bodies->holders, bodies->n, bodies->capacity);
+    bodies->holders[bodies->n++] = (struct body_holder){.token = token};
   }
-
-  pthread_mutex_unlock(&bodies->lock);
-  return answer;
+  bodies->holders[i].bytes += bytes;
+  bodies->used += bytes;
+  return BODIES_TAKEN;
 }
 
 void bodies_give(struct bodies *bodies, int64_t token, size_t bytes) {
   if (!bytes)
     return;
 
-  pthread_mutex_lock(&bodies->lock);
+  HOLD(&bodies->lock);
   size_t i = holder_find(bodies, token);
   ALWAYS(i < bodies->n && bodies->holders[i].bytes >= bytes);
   bodies->holders[i].bytes -= bytes;
   bodies->used -= bytes;
   if (!bodies->holders[i].bytes)
     bodies->holders[i] = bodies->holders[--bodies->n];
-  pthread_mutex_unlock(&bodies->lock);
 }
 
 size_t bodies_used(struct bodies *bodies) {
-  pthread_mutex_lock(&bodies->lock);
-  size_t used = bodies->used;
-  pthread_mutex_unlock(&bodies->lock);
-  return used;
+  HOLD(&bodies->lock);
+  return bodies->used;
 }

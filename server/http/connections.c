@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
+#include "common/base/lock.h"
 #include "common/cache/text.h"
 #include "server/http/request_private.h"
 
@@ -108,9 +109,8 @@ static void end(struct connections *connections, struct connection *connection,
 
 void connection_end(struct connections *connections, struct connection *connection,
                     enum connection_end reason) {
-  pthread_mutex_lock(&connections->lock);
+  HOLD(&connections->lock);
   end(connections, connection, reason);
-  pthread_mutex_unlock(&connections->lock);
 }
 
 static size_t all_of(const struct connections *connections) {
@@ -127,7 +127,7 @@ void connections_add(struct connections *connections, struct connection *connect
   if (address)
     memcpy(connection->peer, address, sizeof connection->peer);
 
-  pthread_mutex_lock(&connections->lock);
+  HOLD(&connections->lock);
   stranger_add(connections, connection);
   if (address) {
     struct peer *peer = *peer_find(connections, address);
@@ -140,14 +140,12 @@ void connections_add(struct connections *connections, struct connection *connect
   if (connections->n[CLASS_STRANGER] > connections->most_of_class[CLASS_STRANGER] ||
       all_of(connections) > connections->most)
     end(connections, TAILQ_FIRST(&connections->strangers), END_PLACES);
-  pthread_mutex_unlock(&connections->lock);
 }
 
 void connections_remove(struct connections *connections, struct connection *connection) {
-  pthread_mutex_lock(&connections->lock);
+  HOLD(&connections->lock);
   if (!connection->is_ended)
     leave(connections, connection);
-  pthread_mutex_unlock(&connections->lock);
 }
 
 void connections_set_class(struct connections *connections, struct connection *connection,
@@ -155,7 +153,7 @@ void connections_set_class(struct connections *connections, struct connection *c
   if (connection->class == class)
     return;
 
-  pthread_mutex_lock(&connections->lock);
+  HOLD(&connections->lock);
   bool has_place = connections->n[class] < connections->most_of_class[class];
   if (!connection->is_ended && (class == CLASS_STRANGER || has_place)) {
     leave(connections, connection);
@@ -166,11 +164,9 @@ void connections_set_class(struct connections *connections, struct connection *c
       connections->n[class]++;
     }
   }
-  pthread_mutex_unlock(&connections->lock);
 }
 
 void connections_count(struct connections *connections, size_t ret_n[CONNECTION_CLASS_COUNT]) {
-  pthread_mutex_lock(&connections->lock);
+  HOLD(&connections->lock);
   memcpy(ret_n, connections->n, sizeof connections->n);
-  pthread_mutex_unlock(&connections->lock);
 }

@@ -1,6 +1,5 @@
 /* A list of the connections with a deadline for each event thread, and one of those that are held,
- * the first to end first. Memory and threads:
- * deadlines.h. */
+ * the first to end first. Memory and threads: deadlines.h. */
 #include "server/http/deadlines.h"
 
 #include "server/http/connections.h"

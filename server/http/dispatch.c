@@ -95,6 +95,7 @@ void dispatch_completed(void *server, struct MHD_Connection *mhd, void **context
   atomic_fetch_sub(&server_http(request->request.server)->n_open, 1);
   uri_release(&request->uri);
   json_decref(request->request.json);
+  json_decref(request->request.extra);
   free(request->request.body);
   bodies_give(server_http(request->request.server)->bodies, request->request.token_id,
               request->body_counted + request->json_counted);

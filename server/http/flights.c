@@ -1,7 +1,7 @@
 /* An array of the flights. Memory and threads: flights.h. */
 #include "server/http/flights.h"
 
-#include <pthread.h>
+#include "common/base/lock.h"
 
 struct flights {
   pthread_mutex_t lock;
@@ -35,27 +35,24 @@ static size_t index_of(const struct flights *flights, uint64_t key) {
 }
 
 enum flight flights_begin(struct flights *flights, uint64_t key, uint64_t *number) {
-  enum flight flight = FLIGHT_ALONE;
-  pthread_mutex_lock(&flights->lock);
+  HOLD(&flights->lock);
   size_t i = index_of(flights, key);
   bool is_there = i < flights->n;
 
   if (is_there && (*number == 0 || *number == flights->all[i].number)) {
     *number = flights->all[i].number;
-    flight = FLIGHT_WAITS;
-  } else if (!is_there && *number == 0 && flights->n < FLIGHTS_MAX) {
-    flights->all[flights->n].key = key;
-    flights->all[flights->n++].number = ++flights->last_number;
-    flight = FLIGHT_LEADS;
+    return FLIGHT_WAITS;
   }
-  pthread_mutex_unlock(&flights->lock);
-  return flight;
+  if (is_there || *number || flights->n == FLIGHTS_MAX)
+    return FLIGHT_ALONE;
+  flights->all[flights->n].key = key;
+  flights->all[flights->n++].number = ++flights->last_number;
+  return FLIGHT_LEADS;
 }
 
 void flights_end(struct flights *flights, uint64_t key) {
-  pthread_mutex_lock(&flights->lock);
+  HOLD(&flights->lock);
   size_t i = index_of(flights, key);
   ALWAYS(i < flights->n);
   flights->all[i] = flights->all[--flights->n];
-  pthread_mutex_unlock(&flights->lock);
 }

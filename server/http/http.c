@@ -22,6 +22,7 @@ struct http *http_new(const struct server_options *options, response_fetched *fe
   http->request_rates = request_rates_new();
   http->bodies = bodies_new((size_t)options->bodies_bytes);
   http->openapi = openapi_text();
+  http->operations = openapi_operations();
   http->page = page_new();
   http->started_ms = clock_monotonic_ms();
   return http;
@@ -41,6 +42,7 @@ void http_free(struct http *http) {
   sign_in_free(http->sign_in);
   tls_free(http->tls);
   free(http->openapi);
+  json_decref(http->operations);
   page_free(http->page);
   free(http);
 }

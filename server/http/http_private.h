@@ -21,6 +21,7 @@ struct http {
   struct daemon *daemon;   /* NULL: it does not listen */
   struct connections *connections;
   char *openapi;                     /* the document's text */
+  json_t *operations;                /* openapi_operations */
   struct page *page;                 /* the web page's files */
   atomic_size_t n_open, n_suspended; /* requests begun and not completed; of these, suspended */
   int64_t started_ms;

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "common/base/lock.h"
 #include "server/http/http_private.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
@@ -42,7 +43,7 @@ void request_rates_free(struct request_rates *rates) {
 
 bool request_rates_take(struct request_rates *rates, int64_t token, int64_t now_ms,
                         int64_t per_second) {
-  pthread_mutex_lock(&rates->lock);
+  HOLD(&rates->lock);
   struct rate *rate = &rates->slots[token % SLOTS].rate;
   int64_t *owner = &rates->slots[token % SLOTS].token;
 
@@ -52,9 +53,7 @@ bool request_rates_take(struct request_rates *rates, int64_t token, int64_t now_
     *owner = token;
     *rate = (struct rate){0};
   }
-  bool may = rate_take(rate, now_ms, (double)per_second, (double)(per_second * LIMIT_BURST_S));
-  pthread_mutex_unlock(&rates->lock);
-  return may;
+  return rate_take(rate, now_ms, (double)per_second, (double)(per_second * LIMIT_BURST_S));
 }
 
 static void exceeded(struct error *error, const char *token, enum limit limit, int64_t most) {

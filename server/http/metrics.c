@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "common/verdict/verdict.h"
 #include "server/counters.h"
@@ -68,14 +69,12 @@ static size_t program_tag_find(const char *tag) {
 }
 
 bool program_tag_is_counted(const char *tag) {
-  pthread_mutex_lock(&programs.lock);
-  bool is_counted = program_tag_find(tag) < programs.n;
-  pthread_mutex_unlock(&programs.lock);
-  return is_counted;
+  HOLD(&programs.lock);
+  return program_tag_find(tag) < programs.n;
 }
 
 void program_counters_add(const char *tag, const double counts[PROGRAM_COUNTER_COUNT]) {
-  pthread_mutex_lock(&programs.lock);
+  HOLD(&programs.lock);
   size_t at = program_tag_find(tag);
   if (at == programs.n && (programs.n == PROGRAM_TAGS_MAX || strlen(tag) > PROGRAM_TAG_MAX))
     at = 0;
@@ -83,7 +82,6 @@ void program_counters_add(const char *tag, const double counts[PROGRAM_COUNTER_C
     snprintf(programs.tags[programs.n++].tag, PROGRAM_TAG_MAX + 1, "%s", tag);
   for (size_t i = 0; i < PROGRAM_COUNTER_COUNT; i++)
     programs.tags[at].values[i] += counts[i];
-  pthread_mutex_unlock(&programs.lock);
 }
 
 bool request_log_parse(const char *name, enum request_log *ret_log) {
@@ -103,12 +101,11 @@ static bool line_take(uint64_t *ret_left_out) {
   static struct rate rate;
   static uint64_t left_out;
 
-  pthread_mutex_lock(&lock);
+  HOLD(&lock);
   bool may = rate_take(&rate, clock_monotonic_ms(), LINES_PER_SECOND, LINES_BURST);
   left_out += !may;
   *ret_left_out = may ? left_out : 0;
   left_out = may ? 0 : left_out;
-  pthread_mutex_unlock(&lock);
   return may;
 }
 
@@ -210,7 +207,7 @@ static void programs_write(FILE *out) {
       PROGRAM_COUNTERS(X)
 #undef X
   };
-  pthread_mutex_lock(&programs.lock);
+  HOLD(&programs.lock);
   for (size_t i = 0; i < PROGRAM_COUNTER_COUNT; i++) {
     head_write(out, descriptions[i].name, "counter", descriptions[i].help);
     for (size_t tag = 0; tag < programs.n; tag++) {
@@ -219,7 +216,6 @@ static void programs_write(FILE *out) {
       fprintf(out, "} %.17g\n", programs.tags[tag].values[i]);
     }
   }
-  pthread_mutex_unlock(&programs.lock);
 }
 
 /* Leases of the whole database. While they are not known, there is no line, so that the last

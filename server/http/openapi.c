@@ -5,6 +5,7 @@
 #include "server/records.h"
 
 #include "common/regime/regime.h"
+#include "server/http/http_private.h"
 #include "server/http/request_private.h"
 
 extern const char openapi_json[];
@@ -49,12 +50,13 @@ static json_t *parameters_make(const char *path, const json_t *names, const json
 }
 
 static json_t *operation_make(const struct route *route, const json_t *all) {
+  int any_query; /* query_check */
   const char *request = NULL, *request_type = NULL, *answer = NULL, *answer_type = NULL;
   json_t *statuses, *status, *query = NULL;
   json_t *operation = json_object_get(json_object_get(all, "operations"), route->name);
-  if (json_unpack(operation, "{s?o, s?s, s?s, s:o, s?s, s?s !}", "query", &query, "request",
-                  &request, "request_type", &request_type, "statuses", &statuses, "answer", &answer,
-                  "answer_type", &answer_type))
+  if (json_unpack(operation, "{s?b, s?o, s?s, s?s, s:o, s?s, s?s !}", "any_query", &any_query,
+                  "query", &query, "request", &request, "request_type", &request_type, "statuses",
+                  &statuses, "answer", &answer, "answer_type", &answer_type))
     die("openapi.json: the operation \"%s\" is not described", route->name);
 
   size_t i;
@@ -97,7 +99,7 @@ static json_t *operation_make(const struct route *route, const json_t *all) {
   return made;
 }
 
-static bool link_names(const json_t *names, const char *name) {
+static bool names_have(const json_t *names, const char *name) {
   size_t i;
   const json_t *each;
   json_array_foreach (names, i, each)
@@ -118,7 +120,7 @@ static void links_add(json_t *operation, const json_t *all) {
     if (json_unpack(link, "{s:o, s:o, s?o, s?o !}", "from", &from, "to", &to, "parameters",
                     &parameters, "body", &body))
       die("openapi.json: link %zu is not {from, to, parameters, body}", i);
-    if (!link_names(from, id))
+    if (!names_have(from, id))
       continue;
 
     cleanup_free char *text = json_dumps(link, 0);
@@ -189,12 +191,32 @@ static json_t *schemas_make(json_t *schemas) {
   return json_incref(schemas);
 }
 
-json_t *openapi_document(void) {
-  cleanup_json json_t *all = NULL;
+static json_t *described_load(void) {
+  json_t *all = NULL;
   struct error error;
   if (!json_parse(openapi_json, strlen(openapi_json), &all, &error))
     die("openapi.json: %s", error.message);
+  return all;
+}
 
+json_t *openapi_operations(void) {
+  cleanup_json json_t *all = described_load();
+  return json_incref(json_object_get(all, "operations"));
+}
+
+bool query_check(const struct request *request, struct error *error) {
+  const struct uri *uri = &request_private_of(request)->uri;
+  const json_t *operation =
+      json_object_get(server_http(request->server)->operations, route_of(request->route)->name);
+  bool is_any = json_object_get(operation, "any_query");
+  for (size_t i = 0; !is_any && i < uri->n_query; i++)
+    if (!names_have(json_object_get(operation, "query"), uri->query[i].name))
+      return error_set(error, "unknown query argument \"%.64s\"", uri->query[i].name);
+  return true;
+}
+
+json_t *openapi_document(void) {
+  cleanup_json json_t *all = described_load();
   json_t *document = json_pack(
       "{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}], s:o, s:{s:{s:{s:s, s:s}}, s:{s:{s:s, s:o}}, s:o}}",
       "openapi", "3.1.0", "info", "title", "wavetune", "version", WAVETUNE_VERSION, "description",

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "common/base/lock.h"
 #include "common/cache/text.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
@@ -234,17 +235,9 @@ static void wake_worker(struct queue *queue) {
  * TICK_MS while requests are parked. */
 static void wait_for_request(struct queue *queue) {
   struct waiter waiter = {0};
-  struct timespec until;
-  pthread_condattr_t attributes;
+  struct timespec until = time_in(TICK_MS);
   bool is_timer = queue->park->n && !queue->has_timer, has_time = true;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&waiter.woken, &attributes);
-  pthread_condattr_destroy(&attributes);
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += TICK_MS * 1000000;
-  until.tv_sec += until.tv_nsec / 1000000000;
-  until.tv_nsec %= 1000000000;
+  condition_init(&waiter.woken);
 
   queue->n_idle++;
   if (is_timer)
@@ -353,25 +346,20 @@ static void unpark(struct queue *queue, struct park_item *item, int64_t now_ms) 
 }
 
 enum queue_answer queue_add(struct queue *queue, struct request_private *request, bool for_token) {
-  enum queue_answer answer = QUEUE_ADDED;
-  pthread_mutex_lock(&queue->lock);
-  if (queue->is_stopping) {
-    answer = QUEUE_STOPPING;
-  } else if ((int64_t)queue->length >= queue->length_max) {
-    answer = QUEUE_FULL;
-  } else {
-    append(queue, request, for_token);
-    wake_worker(queue);
-  }
-
-  pthread_mutex_unlock(&queue->lock);
-  return answer;
+  HOLD(&queue->lock);
+  if (queue->is_stopping)
+    return QUEUE_STOPPING;
+  if ((int64_t)queue->length >= queue->length_max)
+    return QUEUE_FULL;
+  append(queue, request, for_token);
+  wake_worker(queue);
+  return QUEUE_ADDED;
 }
 
 size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TOKENS_MAX],
                   bool *ret_for_tokens, uint64_t *ret_generation) {
   size_t n = 0;
-  pthread_mutex_lock(&queue->lock);
+  HOLD(&queue->lock);
   while (!queue->is_stopping) {
     int64_t now_ms = clock_monotonic_ms();
     for (struct park_item *item; (item = park_take_due(queue->park, now_ms));)
@@ -394,7 +382,6 @@ size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TO
       wake_worker(queue);
   }
 
-  pthread_mutex_unlock(&queue->lock);
   return n;
 }
 
@@ -410,37 +397,34 @@ static int64_t poll_due(struct queue *queue, int64_t now_ms) {
 
 bool queue_park(struct queue *queue, struct request_private *request, const char *key, bool is_idle,
                 int64_t deadline_ms, uint64_t since_generation) {
-  pthread_mutex_lock(&queue->lock);
-  bool is_stopping = queue->is_stopping;
-  if (!is_stopping) {
-    int64_t now_ms = clock_monotonic_ms(), due_ms = poll_due(queue, now_ms);
+  HOLD(&queue->lock);
+  if (queue->is_stopping)
+    return false;
 
-    request->state = REQUEST_PARKED;
-    request->parked_at_ns = clock_monotonic_ns();
-    request->park.deadline_ms = deadline_ms;
-    request->park.poll_ms = queue->poll_ms;
+  int64_t now_ms = clock_monotonic_ms(), due_ms = poll_due(queue, now_ms);
+  request->state = REQUEST_PARKED;
+  request->parked_at_ns = clock_monotonic_ns();
+  request->park.deadline_ms = deadline_ms;
+  request->park.poll_ms = queue->poll_ms;
 
-    /* Workers that began to wait while nothing was parked wait without a time-out, and this one may
-     * be busy when the request is due. */
-    if (!queue->has_timer)
-      wake_worker(queue);
+  /* Workers that began to wait while nothing was parked wait without a time-out, and this one may
+   * be busy when the request is due. */
+  if (!queue->has_timer)
+    wake_worker(queue);
 
-    park_add(queue->park, &request->park, key, now_ms, deadline_ms < due_ms ? deadline_ms : due_ms);
-    if (park_was_woken(queue->park, key, since_generation)) {
-      park_remove(queue->park, &request->park);
-      unpark(queue, &request->park, now_ms);
-      wake_worker(queue);
-    } else if (is_idle) {
-      park_mark_idle(&request->park, now_ms + queue->poll_ms / 2);
-    }
+  park_add(queue->park, &request->park, key, now_ms, deadline_ms < due_ms ? deadline_ms : due_ms);
+  if (park_was_woken(queue->park, key, since_generation)) {
+    park_remove(queue->park, &request->park);
+    unpark(queue, &request->park, now_ms);
+    wake_worker(queue);
+  } else if (is_idle) {
+    park_mark_idle(&request->park, now_ms + queue->poll_ms / 2);
   }
-
-  pthread_mutex_unlock(&queue->lock);
-  return !is_stopping;
+  return true;
 }
 
 void queue_wake(struct queue *queue, const char *key, size_t most) {
-  pthread_mutex_lock(&queue->lock);
+  HOLD(&queue->lock);
   park_note_wake(queue->park, key);
   int64_t now_ms = clock_monotonic_ms();
   struct park_item *item;
@@ -452,7 +436,6 @@ void queue_wake(struct queue *queue, const char *key, size_t most) {
 
   if (is_any)
     wake_worker(queue);
-  pthread_mutex_unlock(&queue->lock);
 }
 
 void queue_stop(struct queue *queue) {
@@ -479,8 +462,6 @@ void queue_stop(struct queue *queue) {
 }
 
 struct queue_state queue_state(struct queue *queue) {
-  pthread_mutex_lock(&queue->lock);
-  struct queue_state state = {queue->length, queue->park->n, queue->n_idle, queue->is_stopping};
-  pthread_mutex_unlock(&queue->lock);
-  return state;
+  HOLD(&queue->lock);
+  return (struct queue_state){queue->length, queue->park->n, queue->n_idle, queue->is_stopping};
 }

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "common/base/lock.h"
 #include "server/counters.h"
 #include "server/http/request_private.h"
 #include "server/http/tokens.h"
@@ -39,7 +40,7 @@ void token_rates_free(struct token_rates *rates) {
 
 bool token_rates_take(struct token_rates *rates, const char *token_name, int64_t now_ms,
                       int64_t *ret_wait_s) {
-  pthread_mutex_lock(&rates->lock);
+  HOLD(&rates->lock);
   struct bucket *bucket = NULL, *oldest = &rates->buckets[0];
   for (size_t i = 0; !bucket && i < rates->n; i++) {
     if (strcmp(rates->buckets[i].name, token_name) == 0)
@@ -57,11 +58,10 @@ bool token_rates_take(struct token_rates *rates, const char *token_name, int64_t
   double per_second = rates->per_minute / 60.0;
   bool may = rate_take(&bucket->rate, now_ms, per_second, rates->per_minute);
   *ret_wait_s = may ? 0 : 1 + (int64_t)((1 - bucket->rate.left) / per_second);
-  pthread_mutex_unlock(&rates->lock);
   return may;
 }
 
-bool request_may_report(struct request *request, struct token_rates *rates) {
+bool request_may_report(struct request *request, struct token_rates *rates, struct error *error) {
   int64_t wait_s;
   char text[24];
   if (token_rates_take(rates, request->token_name, clock_monotonic_ms(), &wait_s))
@@ -70,9 +70,9 @@ bool request_may_report(struct request *request, struct token_rates *rates) {
   counter_add(COUNTER_reports_refused, 1);
   snprintf(text, sizeof text, "%lld", (long long)wait_s);
   request_add_header(request, "Retry-After", text);
-  answer_refusal(request, ERROR_RATE, "",
-                 "the token %s posts more than %d reports a minute; post fewer and larger ones, or "
-                 "wait %s s",
-                 request->token_name, rates->per_minute, text);
-  return false;
+  return error_of(
+      error, ERROR_RATE,
+      "the token %s posts more than %d reports a minute; post fewer and larger ones, or "
+      "wait %s s",
+      request->token_name, rates->per_minute, text);
 }

@@ -15,6 +15,7 @@ must_check bool token_rates_take(struct token_rates *rates, const char *token_na
                                  int64_t *ret_wait_s);
 
 /* The same for a report of the request's token; when it posts too many, answers 429. */
-must_check bool request_may_report(struct request *request, struct token_rates *rates);
+must_check bool request_may_report(struct request *request, struct token_rates *rates,
+                                   struct error *error);
 
 #endif

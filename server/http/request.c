@@ -37,46 +37,40 @@ const struct author *request_author(struct request *request) {
   return &private_->author;
 }
 
-bool request_query_only(struct request *request, const char *const *names) {
+bool query_check_only(const struct request *request, const char *const *names,
+                      struct error *error) {
   const struct uri *uri = &request_private_of(request)->uri;
   for (size_t i = 0; i < uri->n_query; i++) {
     const char *const *known = names;
     while (known && *known && strcmp(*known, uri->query[i].name) != 0)
       known++;
-    if (!known || !*known) {
-      answer_refusal(request, ERROR_INVALID, "", "unknown query argument \"%.64s\"",
-                     uri->query[i].name);
-      return false;
-    }
+    if (!known || !*known)
+      return error_set(error, "unknown query argument \"%.64s\"", uri->query[i].name);
   }
 
   return true;
 }
 
-bool request_page(struct request *request, int64_t *ret_limit, const char **ret_after) {
+bool page_read(const struct request *request, int64_t *ret_limit, const char **ret_after,
+               struct error *error) {
   const char *text = request_query(request, "limit");
   uint64_t limit = PAGE_DEFAULT;
-  if (text && (!header_size(text, &limit) || limit < 1 || limit > PAGE_MAX)) {
-    answer_refusal(request, ERROR_INVALID, "", "the query argument \"limit\" must be 1 to %d",
-                   PAGE_MAX);
-    return false;
-  }
+  if (text && (!header_size(text, &limit) || limit < 1 || limit > PAGE_MAX))
+    return error_set(error, "the query argument \"limit\" must be 1 to %d", PAGE_MAX);
 
   *ret_limit = (int64_t)limit;
   *ret_after = request_query(request, "after");
   return true;
 }
 
-bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit, int64_t *ret_after) {
+static bool page_of_ids_read(const struct request *request, int64_t start, int64_t *ret_limit,
+                             int64_t *ret_after, struct error *error) {
   const char *text;
   uint64_t after = 0;
-  if (!request_page(request, ret_limit, &text))
+  if (!page_read(request, ret_limit, &text, error))
     return false;
-  if (text && (!header_size(text, &after) || after > INT64_MAX)) {
-    answer_refusal(request, ERROR_INVALID, "",
-                   "the query argument \"after\" must be the \"next\" of the page before");
-    return false;
-  }
+  if (text && (!header_size(text, &after) || after > INT64_MAX))
+    return error_set(error, "the query argument \"after\" must be the \"next\" of the page before");
 
   *ret_after = text ? (int64_t)after : start;
   return true;
@@ -90,26 +84,70 @@ json_t *page_to_json(json_t *items, int64_t next) {
 
 const char *const list_arguments[] = {"limit", "after", NULL};
 
-void answer_page(struct worker *worker, struct request *request, const struct list *list,
-                 struct db_parameters *parameters) {
-  struct error error;
+static bool page_answer(struct worker *worker, struct request *request, const struct list *list,
+                        struct db_parameters *parameters, struct error *error) {
   int64_t limit, after;
   cleanup_rows struct db_rows *rows = NULL;
-  if (!page_by_id(request, list->is_newest_first ? INT64_MAX : 0, &limit, &after))
-    return;
+  if (!page_of_ids_read(request, list->is_newest_first ? INT64_MAX : 0, &limit, &after, error))
+    return false;
 
   bind_integer(parameters, list->is_newest_first ? "before" : "after", after);
   bind_integer(parameters, "limit", limit);
-  if (!db_run(worker->db, list->statement, parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!db_run(worker->db, list->statement, parameters, &rows, error))
+    return false;
 
   bool has_more = db_count(rows) > limit;
   int n = has_more ? (int)limit : db_count(rows);
   json_t *items = db_first_rows_to_json(rows, n, list->record, list->write);
   int64_t next = has_more ? db_get_integer(rows, n - 1, "id") : list->end;
-  request_answer_json(request, 200, page_to_json(items, next));
+  return request_answer_json(request, 200, page_to_json(items, next));
+}
+
+bool answer_page_given(struct worker *worker, struct request *request, const struct list *list,
+                       struct error *error, const struct db_argument *given) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_arguments(&parameters, given);
+  return page_answer(worker, request, list, &parameters, error);
+}
+
+bool id_read(const struct request *request, const char *what, int64_t *ret_id,
+             struct error *error) {
+  const char *text = request->segments[0];
+  uint64_t id;
+  if (!header_size(text, &id) || id > INT64_MAX)
+    return error_of(error, ERROR_MISSING, "there is no %s \"%.40s\"; ids are decimal numbers", what,
+                    text);
+  *ret_id = (int64_t)id;
+  return true;
+}
+
+/* For handlers that answer errors (ROUTE_ANSWERING) */
+
+static bool answered(struct request *request, bool ok, const struct error *error) {
+  if (!ok)
+    answer_failure(request, error);
+  return ok;
+}
+
+bool request_query_only(struct request *request, const char *const *names) {
+  struct error error;
+  return answered(request, query_check_only(request, names, &error), &error);
+}
+
+bool answer_id(struct request *request, const char *what, int64_t *ret_id) {
+  struct error error;
+  return answered(request, id_read(request, what, ret_id, &error), &error);
+}
+
+bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit, int64_t *ret_after) {
+  struct error error;
+  return answered(request, page_of_ids_read(request, start, ret_limit, ret_after, &error), &error);
+}
+
+void answer_page(struct worker *worker, struct request *request, const struct list *list,
+                 struct db_parameters *parameters) {
+  struct error error;
+  (void)!answered(request, page_answer(worker, request, list, parameters, &error), &error);
 }
 
 bool request_client_is_there(const struct request *request) {

@@ -124,19 +124,20 @@ static bool has_header(const struct request *request, const char *name) {
   return false;
 }
 
-void request_answer_text(struct request *request, int status, const char *content_type, char *body,
+bool request_answer_text(struct request *request, int status, const char *content_type, char *body,
                          size_t size) {
   request_finish(request, status, response_text(content_type, body, size), size);
+  return true;
 }
 
-void request_answer_json(struct request *request, int status, json_t *body) {
+bool request_answer_json(struct request *request, int status, json_t *body) {
   char *text = json_dumps(body, JSON_COMPACT);
   ALWAYS(text != NULL);
   json_decref(body);
-  request_answer_text(request, status, "application/json", text, strlen(text));
+  return request_answer_text(request, status, "application/json", text, strlen(text));
 }
 
-void request_answer_json_with(struct request *request, int status, json_t *object,
+bool request_answer_json_with(struct request *request, int status, json_t *object,
                               const struct json_text *members, size_t n) {
   cleanup_free char *rest = json_dumps(object, JSON_COMPACT);
   ALWAYS(rest != NULL && json_object_size(object) > 0);
@@ -151,11 +152,12 @@ void request_answer_json_with(struct request *request, int status, json_t *objec
     fprintf(out, "\"%s\":%s,", members[i].name, members[i].text);
   fputs(rest + 1, out);
   ALWAYS(fclose(out) == 0);
-  request_answer_text(request, status, "application/json", text, size);
+  return request_answer_text(request, status, "application/json", text, size);
 }
 
-void request_answer_empty(struct request *request, int status) {
+bool request_answer_empty(struct request *request, int status) {
   request_finish(request, status, response_empty(), 0);
+  return true;
 }
 
 /* Answers 304 and returns true when the client has the entity with this tag. */
@@ -169,22 +171,23 @@ bool request_answer_not_modified(struct request *request, const char *etag, bool
   return true;
 }
 
-void request_answer_entity(struct request *request, const char *content_type, char *body,
+bool request_answer_entity(struct request *request, const char *content_type, char *body,
                            size_t size, const char *etag, bool immutable) {
   if (request_answer_not_modified(request, etag, immutable)) {
     free(body);
-    return;
+    return true;
   }
   struct MHD_Response *response = response_text(content_type, body, size);
   response_entity_headers(response, etag, immutable);
   request_finish(request, MHD_HTTP_OK, response, size);
+  return true;
 }
 
-void request_answer_file(struct request *request, const char *etag, uint8_t *bytes, size_t size,
+bool request_answer_file(struct request *request, const char *etag, uint8_t *bytes, size_t size,
                          void (*release)(void *context), void *context) {
   if (request_answer_not_modified(request, etag, true)) {
     release(context);
-    return;
+    return true;
   }
 
   /* If-Range with another tag, or with a date, means the whole file. */
@@ -200,7 +203,7 @@ void request_answer_file(struct request *request, const char *etag, uint8_t *byt
     request_problem(request, MHD_HTTP_RANGE_NOT_SATISFIABLE,
                     "the file has %zu bytes; the range begins after them", size);
     release(context);
-    return;
+    return true;
   }
 
   if (answer == RANGE_PART) {
@@ -217,6 +220,7 @@ void request_answer_file(struct request *request, const char *etag, uint8_t *byt
   response_entity_headers(response, etag, true);
   request_finish(request, answer == RANGE_PART ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response,
                  size);
+  return true;
 }
 
 const char *status_title(int status) {
@@ -304,7 +308,7 @@ void answer_failure_extra(struct request *request, const struct error *error, js
 }
 
 void answer_failure(struct request *request, const struct error *error) {
-  answer_failure_extra(request, error, NULL);
+  answer_failure_extra(request, error, TAKE(request->extra));
 }
 
 void answer_refusal(struct request *request, enum error_kind kind, const char *pointer,
@@ -315,17 +319,4 @@ void answer_refusal(struct request *request, enum error_kind kind, const char *p
   error_format(&error, kind, pointer, format, arguments);
   va_end(arguments);
   failure_answer(request, &error, NULL);
-}
-
-bool answer_id(struct request *request, const char *what, int64_t *ret_id) {
-  const char *text = request->segments[0];
-  uint64_t id;
-  if (header_size(text, &id) && id <= INT64_MAX) {
-    *ret_id = (int64_t)id;
-    return true;
-  }
-
-  answer_refusal(request, ERROR_MISSING, "", "there is no %s \"%.40s\"; ids are decimal numbers",
-                 what, text);
-  return false;
 }

@@ -262,7 +262,7 @@ void response_cache_forget_channels(struct server *server) {
   response_cache_forget(server_http(server)->response_cache);
 }
 
-void request_answer_cached(struct request *request, enum response_kind kind,
+bool request_answer_cached(struct request *request, enum response_kind kind,
                            const char *content_type, char *body, size_t size, const char *etag,
                            const char *match) {
   struct request_private *private_ = request_private_of(request);
@@ -281,5 +281,5 @@ void request_answer_cached(struct request *request, enum response_kind kind,
                      connection->target_size, &answer, private_->cache_generation);
   if (match)
     request_add_header(request, response_match_header(kind), match);
-  request_answer_entity(request, content_type, body, size, etag, kind == RESPONSE_IMMUTABLE);
+  return request_answer_entity(request, content_type, body, size, etag, kind == RESPONSE_IMMUTABLE);
 }

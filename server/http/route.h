@@ -2,10 +2,11 @@
  * of words comes before one with a parameter that would fit it, too.
  *
  * ROUTE(id, method, path, roles that may call it, where it runs, body limit, summary)
- * The handler of a route is `void route_<id>(struct worker *worker, struct request *request)` for
- * ROUTE_DATABASE, run on a database worker, and `void route_<id>(struct server *server, struct
- * request *request)` for ROUTE_EVENT_THREAD, where it may not block. A handler must answer its
- * request (request_answer… or request_park). */
+ * The handler of a route is `bool route_<id>(struct worker *worker, struct request *request, struct
+ * error *error)` for ROUTE_DATABASE, run on a database worker, and `void route_<id>(struct server
+ * *server, struct request *request)` for ROUTE_EVENT_THREAD, where it may not block. A handler must
+ * answer its request (request_answer… or request_park) or return false, after which *error is the
+ * answer (answer_failure). Those with ROUTE_ANSWERING answer errors, too, and return nothing. */
 #ifndef WAVETUNE_SERVER_HTTP_ROUTE_H
 #define WAVETUNE_SERVER_HTTP_ROUTE_H
 
@@ -63,7 +64,7 @@ enum token_role {
 #define MAY_OVERRIDE (TOKEN_PUBLISHER | TOKEN_OPERATOR | TOKEN_ADMIN)
 #define MAY_ASK_ITSELF ((1u << TOKEN_ROLE_COUNT) - 1) /* every token */
 
-enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
+enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE, ROUTE_ANSWERING = ROUTE_DATABASE };
 
 #define KIB 1024
 #define MIB (1024 * 1024)
@@ -93,21 +94,21 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         MAY_BUILD, ROUTE_DATABASE, 4 * KIB, "Add a signature to a kernel") \
   ROUTE(build_signature_post, "POST", "/v1/kernels/{hash}/builds/{digest}/signatures", \
         MAY_BUILD, ROUTE_DATABASE, 4 * KIB, "Add a signature to a build") \
-  ROUTE(job_post, "POST", "/v1/jobs", MAY_SUBMIT, ROUTE_DATABASE, 4 * MIB, \
+  ROUTE(job_post, "POST", "/v1/jobs", MAY_SUBMIT, ROUTE_ANSWERING, 4 * MIB, \
         "Submit a job or a batch of jobs") \
-  ROUTE(job_list, "GET", "/v1/jobs", MAY_READ, ROUTE_DATABASE, 0, "List jobs") \
-  ROUTE(job_cancel, "POST", "/v1/jobs/cancel", MAY_SUBMIT, ROUTE_DATABASE, 512 * KIB, \
+  ROUTE(job_list, "GET", "/v1/jobs", MAY_READ, ROUTE_ANSWERING, 0, "List jobs") \
+  ROUTE(job_cancel, "POST", "/v1/jobs/cancel", MAY_SUBMIT, ROUTE_ANSWERING, 512 * KIB, \
         "Cancel many jobs, by their ids, tag, run, kernel or user") \
-  ROUTE(job_retry, "POST", "/v1/jobs/retry", MAY_SUBMIT, ROUTE_DATABASE, 512 * KIB, \
+  ROUTE(job_retry, "POST", "/v1/jobs/retry", MAY_SUBMIT, ROUTE_ANSWERING, 512 * KIB, \
         "Try failed and cancelled jobs again") \
-  ROUTE(job_progress, "POST", "/v1/jobs/progress", MAY_READ, ROUTE_DATABASE, 512 * KIB, \
+  ROUTE(job_progress, "POST", "/v1/jobs/progress", MAY_READ, ROUTE_ANSWERING, 512 * KIB, \
         "Count what became of the given jobs") \
-  ROUTE(job_get, "GET", "/v1/jobs/{id}", MAY_READ, ROUTE_DATABASE, 0, "Read a job") \
-  ROUTE(job_measurements, "GET", "/v1/jobs/{id}/measurements", MAY_READ, ROUTE_DATABASE, 0, \
+  ROUTE(job_get, "GET", "/v1/jobs/{id}", MAY_READ, ROUTE_ANSWERING, 0, "Read a job") \
+  ROUTE(job_measurements, "GET", "/v1/jobs/{id}/measurements", MAY_READ, ROUTE_ANSWERING, 0, \
         "Read a job's measurements") \
-  ROUTE(job_events, "GET", "/v1/jobs/{id}/events", MAY_READ, ROUTE_DATABASE, 0, \
+  ROUTE(job_events, "GET", "/v1/jobs/{id}/events", MAY_READ, ROUTE_ANSWERING, 0, \
         "Follow a job (long poll)") \
-  ROUTE(job_delete, "DELETE", "/v1/jobs/{id}", MAY_SUBMIT, ROUTE_DATABASE, 0, "Cancel a job") \
+  ROUTE(job_delete, "DELETE", "/v1/jobs/{id}", MAY_SUBMIT, ROUTE_ANSWERING, 0, "Cancel a job") \
   ROUTE(environment_list, "GET", "/v1/environments", MAY_READ, ROUTE_DATABASE, 0, \
         "List the environments that nodes have") \
   ROUTE(agent_post, "POST", "/v1/agents", MAY_ENROL, ROUTE_DATABASE, 256 * KIB, "Enrol an agent") \
@@ -124,13 +125,13 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
   ROUTE(agent_list, "GET", "/v1/agents", MAY_READ, ROUTE_DATABASE, 0, "List agents") \
   ROUTE(agent_baselines, "GET", "/v1/agents/{id}/devices/{device}/baselines", MAY_READ, \
         ROUTE_DATABASE, 0, "Read what baselines took on a device, newest first") \
-  ROUTE(lease_post, "POST", "/v1/leases", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
+  ROUTE(lease_post, "POST", "/v1/leases", MAY_WORK, ROUTE_ANSWERING, 4 * KIB, \
         "Pull work (long poll)") \
-  ROUTE(lease_renew, "POST", "/v1/leases/{id}/renew", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
+  ROUTE(lease_renew, "POST", "/v1/leases/{id}/renew", MAY_WORK, ROUTE_ANSWERING, 4 * KIB, \
         "Keep a lease") \
-  ROUTE(lease_results, "POST", "/v1/leases/{id}/results", MAY_WORK, ROUTE_DATABASE, 4 * MIB, \
+  ROUTE(lease_results, "POST", "/v1/leases/{id}/results", MAY_WORK, ROUTE_ANSWERING, 4 * MIB, \
         "Post measurements") \
-  ROUTE(lease_release, "POST", "/v1/leases/{id}/release", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
+  ROUTE(lease_release, "POST", "/v1/leases/{id}/release", MAY_WORK, ROUTE_ANSWERING, 4 * KIB, \
         "Hand a lease back") \
   ROUTE(release_post, "POST", "/v1/releases", MAY_RELEASE, ROUTE_DATABASE, 4 * MIB, \
         "Make a release of the winners") \

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "common/base/file.h"
+#include "common/base/lock.h"
 #include "common/base/log.h"
 
 #define FILE_MAX ((size_t)1 << 20)
@@ -250,23 +251,21 @@ static void reload(struct tls *tls, const struct stamp now[FILES]) {
 
 void tls_reload(struct tls *tls) {
   struct stamp now[FILES];
-  pthread_mutex_lock(&tls->reload_lock);
+  HOLD(&tls->reload_lock);
   stamps_take(tls, now);
   reload(tls, now);
-  pthread_mutex_unlock(&tls->reload_lock);
 }
 
 /* The certificate and its key are two files, which are never replaced at the same instant: the
  * files must be the same in two calls. */
 void tls_reload_changed(struct tls *tls) {
   struct stamp now[FILES];
-  pthread_mutex_lock(&tls->reload_lock);
+  HOLD(&tls->reload_lock);
   stamps_take(tls, now);
   bool has_settled = memcmp(now, tls->seen, sizeof now) == 0;
   if (has_settled && memcmp(now, tls->read, sizeof now) != 0)
     reload(tls, now);
   memcpy(tls->seen, now, sizeof now);
-  pthread_mutex_unlock(&tls->reload_lock);
 }
 
 /* Gives GnuTLS copies, which it frees with the session: a reload may happen during a handshake. */

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
@@ -120,18 +121,15 @@ static bool session_token(struct auth *auth, const struct digest *digest,
 }
 
 uint64_t auth_sessions_forgotten(struct auth *auth) {
-  pthread_mutex_lock(&auth->unknown_lock);
-  uint64_t n = auth->n_forgotten;
-  pthread_mutex_unlock(&auth->unknown_lock);
-  return n;
+  HOLD(&auth->unknown_lock);
+  return auth->n_forgotten;
 }
 
 void auth_add_session(struct auth *auth, const struct digest *token, const struct digest *identity,
                       int64_t expires_ms, uint64_t since) {
-  pthread_mutex_lock(&auth->unknown_lock);
+  HOLD(&auth->unknown_lock);
   if (auth->n_forgotten == since)
     *session_slot(auth, token) = (struct session){*token, *identity, expires_ms};
-  pthread_mutex_unlock(&auth->unknown_lock);
 }
 
 /* Connections keep the token of their last request, so they need the new generation. */
@@ -154,17 +152,12 @@ enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
     return auth_has_expired(ret_token->expires_ms) ? AUTH_EXPIRED : AUTH_KNOWN;
 
   int64_t now_ms = clock_monotonic_ms();
-  enum auth_answer answer = AUTH_LOOK_UP;
-  pthread_mutex_lock(&auth->unknown_lock);
+  HOLD(&auth->unknown_lock);
   const struct unknown_token *unknown = unknown_slot(auth, digest);
-  if (unknown->until_ms > now_ms && digest_equal(&unknown->digest, digest)) {
-    answer = unknown->is_expired ? AUTH_EXPIRED : AUTH_UNKNOWN;
-  } else if (!rate_take(&auth->lookups, clock_monotonic_ms(), LOOKUPS_PER_SECOND, LOOKUPS_BURST)) {
-    answer = AUTH_BUSY;
-  }
-
-  pthread_mutex_unlock(&auth->unknown_lock);
-  return answer;
+  if (unknown->until_ms > now_ms && digest_equal(&unknown->digest, digest))
+    return unknown->is_expired ? AUTH_EXPIRED : AUTH_UNKNOWN;
+  return rate_take(&auth->lookups, now_ms, LOOKUPS_PER_SECOND, LOOKUPS_BURST) ? AUTH_LOOK_UP
+                                                                              : AUTH_BUSY;
 }
 
 bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n, uint64_t since) {
@@ -189,10 +182,9 @@ bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n, uint
 }
 
 void auth_add_unknown(struct auth *auth, const struct digest *digest, bool is_expired) {
-  pthread_mutex_lock(&auth->unknown_lock);
+  HOLD(&auth->unknown_lock);
   *unknown_slot(auth, digest) =
       (struct unknown_token){*digest, clock_monotonic_ms() + UNKNOWN_MS, is_expired};
-  pthread_mutex_unlock(&auth->unknown_lock);
 }
 
 bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n, uint64_t since) {
@@ -251,20 +243,18 @@ enum auth_answer auth_find_name(struct auth *auth, const char *name, struct auth
 
 void auth_note_use(struct auth *auth, int64_t id) {
   bool is_noted = false;
-  pthread_mutex_lock(&auth->unknown_lock);
+  HOLD(&auth->unknown_lock);
   for (size_t i = 0; i < auth->n_used && !is_noted; i++)
     is_noted = auth->used[i] == id;
   if (!is_noted && auth->n_used < AUTH_USED_MAX)
     auth->used[auth->n_used++] = id;
-  pthread_mutex_unlock(&auth->unknown_lock);
 }
 
 size_t auth_take_used(struct auth *auth, int64_t ret_ids[AUTH_USED_MAX]) {
-  pthread_mutex_lock(&auth->unknown_lock);
+  HOLD(&auth->unknown_lock);
   size_t n = auth->n_used;
   memcpy(ret_ids, auth->used, n * sizeof *ret_ids);
   auth->n_used = 0;
-  pthread_mutex_unlock(&auth->unknown_lock);
   return n;
 }
 
@@ -301,19 +291,16 @@ static size_t tokens_read(const struct db_rows *rows, struct auth_token *ret) {
 
 bool tokens_find(struct db *db, const struct digest *digests, size_t n,
                  struct auth_token *ret_tokens, size_t *ret_n, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "digests", digests, n);
-  if (!db_run(db, &sql_tokens_find, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_tokens_find, error, BY_DIGESTS("digests", digests, n));
+  if (!rows)
     return false;
   *ret_n = tokens_read(rows, ret_tokens);
   return true;
 }
 
 bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integers(&parameters, "ids", ids, n);
-  return db_run(db, &sql_tokens_settle_used, &parameters, NULL, error);
+  return db_execute(db, &sql_tokens_settle_used, error, BY_INTEGERS("ids", ids, n));
 }
 
 bool tokens_agent_of_certificate(const struct server *server, const struct digest *certificate,
@@ -334,13 +321,12 @@ bool tokens_agent_of_certificate(const struct server *server, const struct diges
 
 bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SIZE], struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   uint8_t random[SERVER_SECRET_SIZE];
 
   ALWAYS(RAND_bytes(random, sizeof random) == 1);
-  bind_bytes(&parameters, "secret", random, sizeof random);
-  bool ok = db_run(db, &sql_identities_secret_make, &parameters, NULL, error) &&
-            db_run(db, &sql_identities_secret, NULL, &rows, error);
+  bool ok = db_execute(db, &sql_identities_secret_make, error,
+                       BY_BYTES("secret", random, sizeof random)) &&
+            (rows = db_query(db, &sql_identities_secret, error));
   OPENSSL_cleanse(random, sizeof random);
   if (!ok)
     return false;
@@ -495,9 +481,9 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
 bool tokens_refresh(struct worker *worker, struct error *error) {
   bool is_newest;
   do {
-    cleanup_rows struct db_rows *rows = NULL;
     uint64_t since = auth_answers(server_http(worker->server)->auth);
-    if (!db_run(worker->db, &sql_tokens_live, NULL, &rows, error))
+    cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_tokens_live, error);
+    if (!rows)
       return false;
     cleanup_free struct auth_token *tokens = xcalloc((size_t)db_count(rows), sizeof *tokens);
     size_t n = tokens_read(rows, tokens);

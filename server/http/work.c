@@ -52,9 +52,13 @@ bool request_body_parse(struct request_private *request) {
 void request_handle(struct worker *worker, struct request *request) {
   ALWAYS((worker != NULL) == (route_of(request->route)->place == ROUTE_DATABASE));
 
+  bool ok = true;
+  struct error error = {0};
   switch (request->route) {
 #define RUN_ROUTE_EVENT_THREAD(id) route_##id(request->server, request)
-#define RUN_ROUTE_DATABASE(id) route_##id(worker, request)
+#define RUN_ROUTE_DATABASE(id)                                                                     \
+  ok = query_check(request, &error) && route_##id(worker, request, &error)
+#define RUN_ROUTE_ANSWERING(id) route_##id(worker, request)
 #define X(id, method, path, role, place, ...)                                                      \
   case ROUTE_##id:                                                                                 \
     RUN_##place(id);                                                                               \
@@ -64,6 +68,8 @@ void request_handle(struct worker *worker, struct request *request) {
   default:
     die("no route %d", (int)request->route);
   }
+  if (!ok)
+    answer_failure(request, &error);
 }
 
 /* Whether the token of a request that was parked is still live. */

@@ -4,49 +4,47 @@
 #include "common/cache/format.h"
 #include "server/records.h"
 
+#define RECORD_OF struct import_entry
 static const struct field entry_fields[] = {
-    RECORD_FIELD(JSON, struct import_entry, key, FIELD_REQUIRED | FIELD_OBJECT,
-                 .schema = SCHEMA("Key")),
-    RECORD_FIELD(JSON, struct import_entry, config, FIELD_REQUIRED | FIELD_OBJECT,
-                 .schema = SCHEMA("Flat")),
-    RECORD_FIELD(NUMBERS, struct import_entry, ms, FIELD_NOT_NULL, .most = IMPORT_MS_MAX,
-                 .schema =
-                     "{\"type\": \"array\", \"maxItems\": 3, \"items\": {\"type\": \"number\", "
+    MEMBER(JSON, key, FIELD_REQUIRED | FIELD_OBJECT, .schema = SCHEMA("Key")),
+    MEMBER(JSON, config, FIELD_REQUIRED | FIELD_OBJECT, .schema = SCHEMA("Flat")),
+    MEMBER(NUMBERS, ms, FIELD_NOT_NULL, .most = IMPORT_MS_MAX,
+           .schema = "{\"type\": \"array\", \"maxItems\": 3, \"items\": {\"type\": \"number\", "
                      "\"exclusiveMinimum\": 0}}",
-                 .about = "none, the median, or the median and the 20th and 80th percentile"),
-    RECORD_FIELD(JSON, struct import_entry, provenance, FIELD_NOT_NULL | FIELD_OBJECT,
-                 .schema = SCHEMA("Flat")),
+           .about = "none, the median, or the median and the 20th and 80th percentile"),
+    MEMBER(JSON, provenance, FIELD_NOT_NULL | FIELD_OBJECT, .schema = SCHEMA("Flat")),
 };
+#undef RECORD_OF
 const struct record import_entry_record =
     RECORD("ImportedEntry", struct import_entry, entry_fields);
 
+#define RECORD_OF struct import_kernel
 static const struct field kernel_fields[] = {
-    RECORD_FIELD(JSON, struct import_kernel, manifest, FIELD_NOT_NULL,
-                 .schema = SCHEMA("Manifest")),
-    RECORD_FIELD_AS("kernel", DIGEST, struct import_kernel, hash, FIELD_NOT_NULL),
-    RECORD_FIELD(RECORDS, struct import_kernel, entries, FIELD_REQUIRED, .least = 1,
-                 .most = IMPORT_ENTRIES_MAX, .of = &import_entry_record),
+    MEMBER(JSON, manifest, FIELD_NOT_NULL, .schema = SCHEMA("Manifest")),
+    MEMBER_AS("kernel", DIGEST, hash, FIELD_NOT_NULL),
+    MEMBER(RECORDS, entries, FIELD_REQUIRED, .least = 1, .most = IMPORT_ENTRIES_MAX,
+           .of = &import_entry_record),
 };
+#undef RECORD_OF
 static const struct record import_kernel_record = RECORD(NULL, struct import_kernel, kernel_fields);
 
+#define RECORD_OF struct import_post
 static const struct field post_fields[] = {
-    RECORD_FIELD(TEXT, struct import_post, format, FIELD_REQUIRED),
-    RECORD_FIELD_AS("environment", JSON, struct import_post, environment_json, FIELD_REQUIRED,
-                    .schema = SCHEMA("Environment")),
-    RECORD_FIELD(TEXT, struct import_post, tag, FIELD_NOT_NULL, .least = 1, .most = IMPORT_TAG_MAX),
-    RECORD_FIELD(RECORDS, struct import_post, kernels, FIELD_REQUIRED, .least = 1,
-                 .of = &import_kernel_record),
+    MEMBER(TEXT, format, FIELD_REQUIRED),
+    MEMBER_AS("environment", JSON, environment_json, FIELD_REQUIRED,
+              .schema = SCHEMA("Environment")),
+    MEMBER(TEXT, tag, FIELD_NOT_NULL, .least = 1, .most = IMPORT_TAG_MAX),
+    MEMBER(RECORDS, kernels, FIELD_REQUIRED, .least = 1, .of = &import_kernel_record),
 };
+#undef RECORD_OF
 const struct record import_post_record = RECORD("ImportRequest", struct import_post, post_fields);
 
+#define RECORD_OF struct import_row
 static const struct field row_fields[] = {
-    RECORD_FIELD(DIGEST, struct import_row, kernel),
-    RECORD_FIELD(DIGEST, struct import_row, key_digest),
-    RECORD_FIELD(TEXT, struct import_row, key),
-    RECORD_FIELD(TEXT, struct import_row, config),
-    RECORD_FIELD(TEXT, struct import_row, provenance),
-    RECORD_FIELD(TEXT, struct import_row, ms),
+    MEMBER(DIGEST, kernel), MEMBER(DIGEST, key_digest), MEMBER(TEXT, key),
+    MEMBER(TEXT, config),   MEMBER(TEXT, provenance),   MEMBER(TEXT, ms),
 };
+#undef RECORD_OF
 const struct record import_row_record = RECORD(NULL, struct import_row, row_fields);
 
 void import_post_release(struct import_post *post) {

@@ -24,26 +24,24 @@ struct import_item {
   json_t *key, *environment, *config, *provenance;
   struct numbers ms;
 };
+#define RECORD_OF struct import_item
 static const struct field item_fields[] = {
-    RECORD_FIELD_AS("import", ID, struct import_item, id, FIELD_ANSWER, .column = "id"),
-    RECORD_FIELD(DIGEST, struct import_item, kernel, FIELD_ANSWER),
-    RECORD_FIELD(TEXT, struct import_item, name, FIELD_ANSWER),
-    RECORD_FIELD(JSON, struct import_item, key, FIELD_ANSWER,
-                 .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
-    RECORD_FIELD(JSON, struct import_item, environment, FIELD_ANSWER,
-                 .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"),
-    RECORD_FIELD(TEXT, struct import_item, tag, FIELD_ANSWER),
-    RECORD_FIELD(JSON, struct import_item, config, FIELD_ANSWER,
-                 .schema = "{\"$ref\": \"#/components/schemas/Flat\"}"),
-    RECORD_FIELD(NUMBERS, struct import_item, ms, FIELD_ANSWER),
-    RECORD_FIELD(JSON, struct import_item, provenance, FIELD_ANSWER,
-                 .schema = "{\"$ref\": \"#/components/schemas/Flat\"}"),
-    RECORD_FIELD(TEXT, struct import_item, format, FIELD_ANSWER),
-    RECORD_FIELD(TEXT, struct import_item, imported_by, FIELD_ANSWER),
-    RECORD_FIELD(ID, struct import_item, imported_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    RECORD_FIELD(TIME, struct import_item, imported_at, FIELD_ANSWER),
+    MEMBER_AS("import", ID, id, .column = "id"),
+    MEMBER(DIGEST, kernel),
+    MEMBER(TEXT, name),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(JSON, environment, .schema = SCHEMA("Environment")),
+    MEMBER(TEXT, tag),
+    MEMBER(JSON, config, .schema = SCHEMA("Flat")),
+    MEMBER(NUMBERS, ms),
+    MEMBER(JSON, provenance, .schema = SCHEMA("Flat")),
+    MEMBER(TEXT, format),
+    MEMBER(TEXT, imported_by),
+    MEMBER(ID, imported_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TIME, imported_at),
 };
-const struct record import_item_record = RECORD("ImportItem", struct import_item, item_fields);
+const struct record import_item_record = ANSWER("ImportItem", item_fields);
+#undef RECORD_OF
 
 /* Stores the kernels whose manifests are in the post. */
 static bool kernels_store(struct db *db, const struct import_post *post,
@@ -64,13 +62,10 @@ static bool kernels_store(struct db *db, const struct import_post *post,
     db_array_text(&manifests, manifest);
   }
 
-  bool has_any = hashes.n > 0;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_array(&parameters, "hash", &hashes);
-  bind_array(&parameters, "name", &names);
-  bind_array(&parameters, "manifest", &manifests);
-  bind_author(&parameters, author);
-  return !has_any || db_run(db, &sql_import_kernels, &parameters, NULL, error);
+  if (hashes.n == 0)
+    return true;
+  return db_execute(db, &sql_import_kernels, error, BY_ARRAY("hash", &hashes),
+                    BY_ARRAY("name", &names), BY_ARRAY("manifest", &manifests), BY_AUTHOR(author));
 }
 
 /* Stores the post in the caller's transaction. A row replaces the one of the same kernel, key,
@@ -85,16 +80,14 @@ static bool all_store(struct db *db, const struct import_post *post, const struc
 
   for (size_t first = 0; first < post->n_rows; first += ROWS_AT_ONCE) {
     size_t left = post->n_rows - first;
-    cleanup_rows struct db_rows *rows = NULL;
-    cleanup_parameters struct db_parameters parameters = {0};
-    bind_records(&parameters, &import_row_record, post->rows + first,
-                 left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE);
-    bind_digest(&parameters, "environment_digest", &digest);
-    bind_taken(&parameters, "environment", json_canonical(environment), false);
-    bind_text(&parameters, "tag", post->tag);
-    bind_text(&parameters, "format", post->format);
-    bind_author(&parameters, author);
-    if (!db_run(db, &sql_imports_store, &parameters, &rows, error))
+    cleanup_rows struct db_rows *rows =
+        db_query(db, &sql_imports_store, error,
+                 BY_RECORDS(&import_row_record, post->rows + first,
+                            left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE),
+                 BY_DIGEST("environment_digest", &digest),
+                 BY_TAKEN("environment", json_canonical(environment)), BY_TEXT("tag", post->tag),
+                 BY_TEXT("format", post->format), BY_AUTHOR(author));
+    if (!rows)
       return false;
     counts.added += db_get_integer(rows, 0, "added");
     counts.changed += db_get_integer(rows, 0, "changed");
@@ -110,19 +103,15 @@ static bool all_store(struct db *db, const struct import_post *post, const struc
   return audit_note(db, author, AUDIT_IMPORT, post->format, detail, error);
 }
 
-/* Reads the kernels that the post names by hash; answers and returns false when one is missing. */
-static bool kernels_find(struct worker *worker, struct request *request,
-                         struct import_post *import) {
+/* Reads the kernels that the post names by hash. */
+static bool kernels_find(struct worker *worker, struct import_post *import, struct error *error) {
   size_t n = import->kernels.n;
   cleanup_free struct digest *hashes = xcalloc(n, sizeof *hashes);
   cleanup_free json_t **manifests = xcalloc(n, sizeof(json_t *));
-  struct error error;
   for (size_t i = 0; i < n; i++)
     hashes[i] = import_kernel_at(import, i)->hash;
-  if (!kernels_load(worker->db, hashes, n, manifests, &error)) {
-    answer_failure(request, &error);
+  if (!kernels_load(worker->db, hashes, n, manifests, error))
     return false;
-  }
 
   bool are_known = true;
   for (size_t i = 0; i < n; i++) {
@@ -132,15 +121,15 @@ static bool kernels_find(struct worker *worker, struct request *request,
       continue;
 
     /* A stored manifest was checked when it was registered. */
-    are_known = manifest && kernel_parse(manifest, &kernel->kernel, &error);
+    are_known = manifest && kernel_parse(manifest, &kernel->kernel, error);
     if (manifest && !are_known)
-      log_error("import: a stored manifest is not valid any more: %s", error.message);
+      log_error("import: a stored manifest is not valid any more: %s", error->message);
     if (!are_known) {
       char at[JSON_POINTER_SIZE], text[DIGEST_TEXT_SIZE];
       snprintf(at, sizeof at, "/kernels/%zu/kernel", i);
-      answer_refusal(request, ERROR_INVALID, at,
-                     "kernel %s is not registered; POST /v1/kernels first (wavetune kernel push)",
-                     digest_format(&kernel->hash, text));
+      error_at(error, at,
+               "kernel %s is not registered; POST /v1/kernels first (wavetune kernel push)",
+               digest_format(&kernel->hash, text));
     }
   }
   return are_known;
@@ -151,13 +140,14 @@ struct answer_kernel {
   const char *name;
   int64_t entries;
 };
+#define RECORD_OF struct answer_kernel
 static const struct field answer_kernel_fields[] = {
-    RECORD_FIELD_AS("kernel", DIGEST, struct answer_kernel, hash, FIELD_ANSWER),
-    RECORD_FIELD(TEXT, struct answer_kernel, name, FIELD_ANSWER),
-    RECORD_FIELD(INTEGER, struct answer_kernel, entries, FIELD_ANSWER),
+    MEMBER_AS("kernel", DIGEST, hash),
+    MEMBER(TEXT, name),
+    MEMBER(INTEGER, entries),
 };
-static const struct record answer_kernel_record =
-    RECORD(NULL, struct answer_kernel, answer_kernel_fields);
+static const struct record answer_kernel_record = ANSWER(NULL, answer_kernel_fields);
+#undef RECORD_OF
 
 struct import_answer {
   struct records kernels;
@@ -165,20 +155,19 @@ struct import_answer {
   const char *tag;
   struct import_counts counts;
 };
+#define RECORD_OF struct import_answer
 static const struct field answer_fields[] = {
-    RECORD_FIELD(RECORDS, struct import_answer, kernels, FIELD_ANSWER, .of = &answer_kernel_record),
-    RECORD_FIELD(JSON, struct import_answer, environment, FIELD_ANSWER,
-                 .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"),
-    RECORD_FIELD(JSON, struct import_answer, missing, FIELD_ANSWER,
-                 .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}",
-                 .about = "members of a full environment that this one lacks"),
-    RECORD_FIELD(TEXT, struct import_answer, tag, FIELD_ANSWER),
-    RECORD_FIELD_AS("added", INTEGER, struct import_answer, counts.added, FIELD_ANSWER),
-    RECORD_FIELD_AS("changed", INTEGER, struct import_answer, counts.changed, FIELD_ANSWER),
-    RECORD_FIELD_AS("known", INTEGER, struct import_answer, counts.known, FIELD_ANSWER),
+    MEMBER(RECORDS, kernels, .of = &answer_kernel_record),
+    MEMBER(JSON, environment, .schema = SCHEMA("Environment")),
+    MEMBER(JSON, missing, .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}",
+           .about = "members of a full environment that this one lacks"),
+    MEMBER(TEXT, tag),
+    MEMBER_AS("added", INTEGER, counts.added),
+    MEMBER_AS("changed", INTEGER, counts.changed),
+    MEMBER_AS("known", INTEGER, counts.known),
 };
-const struct record import_answer_record =
-    RECORD("ImportAnswer", struct import_answer, answer_fields);
+const struct record import_answer_record = ANSWER("ImportAnswer", answer_fields);
+#undef RECORD_OF
 
 static json_t *answer_make(const struct import_post *import, const struct import_counts *counts) {
   size_t n = import->kernels.n;
@@ -195,128 +184,93 @@ static json_t *answer_make(const struct import_post *import, const struct import
   return record_write(&import_answer_record, &answer);
 }
 
-void route_import_post(struct worker *worker, struct request *request) {
+bool route_import_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_import_post struct import_post import = {0};
   struct import_counts counts = {0};
-  struct error error;
 
-  if (!request_query_only(request, NULL))
-    return;
-  if (!import_post_parse(request->json, &import, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  if (!kernels_find(worker, request, &import))
-    return;
+  if (!import_post_parse(request->json, &import, error) || !kernels_find(worker, &import, error))
+    return false;
 
   struct db *db = worker->db;
-  if (!import_post_read(&import, &error) || !db_begin(db, &error) ||
-      !db_end(db, all_store(db, &import, request_author(request), &counts, &error), &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!import_post_read(&import, error) || !db_begin(db, error) ||
+      !db_end(db, all_store(db, &import, request_author(request), &counts, error), error))
+    return false;
 
   if (counts.added || counts.changed)
     log_info("import: format=%s added=%lld changed=%lld known=%lld", import.format,
              (long long)counts.added, (long long)counts.changed, (long long)counts.known);
-  request_answer_json(request, counts.added ? 201 : 200, answer_make(&import, &counts));
+  return request_answer_json(request, counts.added ? 201 : 200, answer_make(&import, &counts));
 }
 
-void route_import_list(struct worker *worker, struct request *request) {
-  static const char *const known[] = {"limit", "after", "kernel", "format", "tag", NULL};
+bool route_import_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_imports_list, .record = &import_item_record};
   const char *hash = request_query(request, "kernel");
   struct digest kernel;
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (!request_query_only(request, known))
-    return;
+  if (hash && !digest_parse(hash, &kernel))
+    return error_set(error, "\"kernel\" is not \"sha256:\" and 64 lower-case hexadecimal digits");
 
-  if (hash && !digest_parse(hash, &kernel)) {
-    answer_refusal(request, ERROR_INVALID, "",
-                   "\"kernel\" is not \"sha256:\" and 64 lower-case hexadecimal digits");
-    return;
-  }
-
-  bind_digest(&parameters, "kernel", hash ? &kernel : NULL);
-  bind_text(&parameters, "format", request_query(request, "format"));
-  bind_text(&parameters, "tag", request_query(request, "tag"));
-  answer_page(worker, request, &list, &parameters);
+  return answer_page_by(worker, request, &list, error, BY_DIGEST("kernel", hash ? &kernel : NULL),
+                        BY_TEXT("format", request_query(request, "format")),
+                        BY_TEXT("tag", request_query(request, "tag")));
 }
 
 /* Stores an identity unless it is stored already. `text` is canonical JSON and has this digest. */
 static bool image_store(struct db *db, const struct digest *digest, const char *text,
                         const struct author *author, bool *ret_is_new, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", digest);
-  bind_text(&parameters, "identity", text);
-  bind_author(&parameters, author);
-  bool ok = db_begin(db, error) && db_run(db, &sql_image_insert, &parameters, &rows, error);
+  bool ok = db_begin(db, error) &&
+            (rows = db_query(db, &sql_image_insert, error, BY_DIGEST("digest", digest),
+                             BY_TEXT("identity", text), BY_AUTHOR(author)));
   *ret_is_new = ok && db_affected(rows) == 1;
   ok = ok && (!*ret_is_new || audit_note_digest(db, author, AUDIT_PUT_IMAGE, digest, NULL, error));
   return db_end(db, ok, error);
 }
 
 bool image_load(struct db *db, const struct digest *digest, char **ret_text, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", digest);
-  if (!db_run(db, &sql_image_select, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_image_select, error, BY_DIGEST("digest", digest));
+  if (!rows)
     return false;
   *ret_text = db_count(rows) ? xstrdup(db_get(rows, 0, "identity")) : NULL;
   return true;
 }
 
-static bool digest_of_path(struct request *request, struct digest *ret_digest) {
+static bool digest_of_path(struct request *request, struct digest *ret_digest,
+                           struct error *error) {
   if (digest_parse(request->segments[0], ret_digest))
     return true;
-  answer_refusal(request, ERROR_MISSING, "", "there is no image \"%.80s\"", request->segments[0]);
-  return false;
+  return error_of(error, ERROR_MISSING, "there is no image \"%.80s\"", request->segments[0]);
 }
 
-void route_image_put(struct worker *worker, struct request *request) {
+bool route_image_put(struct worker *worker, struct request *request, struct error *error) {
   cleanup_identity struct identity *identity = NULL;
   struct digest digest;
-  struct error error;
   char text[DIGEST_TEXT_SIZE];
   bool is_new;
 
-  if (!request_query_only(request, NULL) || !digest_of_path(request, &digest))
-    return;
-  if (!identity_parse(request->json, &identity, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!digest_of_path(request, &digest, error) || !identity_parse(request->json, &identity, error))
+    return false;
 
   cleanup_free char *canonical = json_canonical(request->json);
   struct digest actual = digest_of(canonical, strlen(canonical));
-  if (!digest_equal(&actual, &digest)) {
-    answer_refusal(request, ERROR_INVALID, "", "the identity's digest is %s, not the path's %s",
-                   digest_format(&actual, text), request->segments[0]);
-    return;
-  }
+  if (!digest_equal(&actual, &digest))
+    return error_set(error, "the identity's digest is %s, not the path's %s",
+                     digest_format(&actual, text), request->segments[0]);
 
-  if (!image_store(worker->db, &digest, canonical, request_author(request), &is_new, &error))
-    answer_failure(request, &error);
-  else
-    request_answer_json(request, is_new ? 201 : 200,
-                        json_pack("{s:o}", "image", json_digest_text(&digest)));
+  if (!image_store(worker->db, &digest, canonical, request_author(request), &is_new, error))
+    return false;
+  return request_answer_json(request, is_new ? 201 : 200,
+                             json_pack("{s:o}", "image", json_digest_text(&digest)));
 }
 
-void route_image_get(struct worker *worker, struct request *request) {
+bool route_image_get(struct worker *worker, struct request *request, struct error *error) {
   struct digest digest;
-  struct error error;
   char *text;
 
-  if (!request_query_only(request, NULL) || !digest_of_path(request, &digest))
-    return;
-
-  if (!image_load(worker->db, &digest, &text, &error))
-    answer_failure(request, &error);
-  else if (!text)
-    answer_refusal(request, ERROR_MISSING, "", "there is no image %s", request->segments[0]);
-  else
-    request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", text, strlen(text),
-                          request->segments[0], NULL);
+  if (!digest_of_path(request, &digest, error) || !image_load(worker->db, &digest, &text, error))
+    return false;
+  if (!text)
+    return error_of(error, ERROR_MISSING, "there is no image %s", request->segments[0]);
+  return request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", text, strlen(text),
+                               request->segments[0], NULL);
 }

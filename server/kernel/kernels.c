@@ -17,7 +17,7 @@
 
 #define SCHEMA_SIGNATURES                                                                          \
   "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/CodeSignature\"}}"
-#define SCHEMA_MANIFEST "{\"$ref\": \"#/components/schemas/Manifest\"}"
+#define SCHEMA_MANIFEST SCHEMA("Manifest")
 
 /* A kernel or a build; each answer below contains some of the members. */
 struct stored_code {
@@ -62,10 +62,9 @@ const struct record build_item_record = RECORD("BuildItem", struct stored_code, 
 
 bool kernels_load(struct db *db, const struct digest *hashes, size_t n, json_t **ret_manifests,
                   struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "hashes", hashes, n);
-  if (!db_run(db, &sql_kernels_manifests, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_kernels_manifests, error, BY_DIGESTS("hashes", hashes, n));
+  if (!rows)
     return false;
 
   for (size_t i = 0; i < n; i++)
@@ -81,11 +80,9 @@ bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest
 
 bool build_load(struct db *db, const struct digest *kernel, const struct digest *digest,
                 char **ret_text, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "kernel", kernel);
-  bind_digest(&parameters, "digest", digest);
-  if (!db_run(db, &sql_build_select, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_build_select, error, BY_DIGEST("kernel", kernel), BY_DIGEST("digest", digest));
+  if (!rows)
     return false;
 
   *ret_text = NULL;
@@ -106,15 +103,12 @@ bool build_load(struct db *db, const struct digest *kernel, const struct digest 
 
 bool agents_refusing(struct db *db, const struct code_of_job *code, int64_t live_ms, int64_t *ret_n,
                      bool *ret_able, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "hardware", code->hardware);
-  bind_digest(&parameters, "kernel", code->kernel);
-  bind_digest(&parameters, "build", code->build);
-  bind_bool(&parameters, "is_plain", code->is_plain);
-  bind_text(&parameters, "regime", regime_name(code->regime));
-  bind_integer(&parameters, "live_ms", live_ms);
-  if (!db_run(db, &sql_agents_refusing, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_agents_refusing, error, BY_DIGEST("hardware", code->hardware),
+               BY_DIGEST("kernel", code->kernel), BY_DIGEST("build", code->build),
+               BY_BOOL("is_plain", code->is_plain), BY_TEXT("regime", regime_name(code->regime)),
+               BY_INTEGER("live_ms", live_ms));
+  if (!rows)
     return false;
 
   *ret_n = db_get_integer(rows, 0, "n");
@@ -123,25 +117,24 @@ bool agents_refusing(struct db *db, const struct code_of_job *code, int64_t live
 }
 
 static bool digest_of_path(struct request *request, int segment, const char *what,
-                           struct digest *ret_digest) {
+                           struct digest *ret_digest, struct error *error) {
   if (digest_parse(request->segments[segment], ret_digest))
     return true;
 
-  answer_refusal(request, ERROR_MISSING, "", "there is no %s \"%.80s\"", what,
-                 request->segments[segment]);
-  return false;
+  return error_of(error, ERROR_MISSING, "there is no %s \"%.80s\"", what,
+                  request->segments[segment]);
 }
 
 /* Stores a kernel or a build with its files, unless it is stored already, and notes it in the audit
  * log: one transaction. */
 static bool code_store(struct db *db, const struct statement *insert,
-                       const struct db_parameters *parameters, const struct audit_row *note,
+                       const struct db_argument *given, const struct audit_row *note,
                        bool *ret_is_new, struct error *error) {
   if (!db_begin(db, error))
     return false;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_run(db, insert, parameters, &rows, error);
+  cleanup_rows struct db_rows *rows = db_query_given(db, insert, given, error);
+  bool ok = rows;
   *ret_is_new = ok && db_get_integer(rows, 0, "made") == 1;
   if (*ret_is_new)
     ok = audit_add(db, note, 1, error);
@@ -164,21 +157,17 @@ static bool reference_store(struct worker *worker, struct request *request,
                                           json_digest_text(&kernel->reference.source.digest));
   const struct audit_row note = {request_author(request), AUDIT_REGISTER,
                                  digest_format(&kernel->hash, hash), detail};
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "hash", &kernel->hash);
-  bind_json(&parameters, "manifest", kernel->json);
-  bind_digests(&parameters, "files", files, n);
-  return code_store(worker->db, &sql_kernel_set_reference, &parameters, &note, &is_new, error);
+  return code_store(worker->db, &sql_kernel_set_reference,
+                    DB_ARGUMENTS(BY_DIGEST("hash", &kernel->hash),
+                                 BY_JSON("manifest", kernel->json), BY_DIGESTS("files", files, n)),
+                    &note, &is_new, error);
 }
 
-void route_kernel_post(struct worker *worker, struct request *request) {
+bool route_kernel_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_kernel struct kernel *kernel = NULL;
-  struct error error;
   bool is_new;
-  if (!kernel_parse(request->json, &kernel, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!kernel_parse(request->json, &kernel, error))
+    return false;
 
   /* Its sources and the source of its reference, without duplicates; all of these files must be
    * stored. */
@@ -194,167 +183,133 @@ void route_kernel_post(struct worker *worker, struct request *request) {
       files[n++] = source->digest;
   }
 
-  if (!answer_missing_files(worker, request, files, n))
-    return;
+  if (!files_check(worker, request, files, n, error))
+    return false;
 
-  char *manifest = json_dumps(kernel->json, JSON_COMPACT | JSON_ENSURE_ASCII);
+  cleanup_free char *manifest = json_dumps(kernel->json, JSON_COMPACT | JSON_ENSURE_ASCII);
   ALWAYS(manifest != NULL);
   const struct author *author = request_author(request);
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "hash", &kernel->hash);
-  bind_text(&parameters, "name", kernel->name);
-  bind_text(&parameters, "language", language_name(kernel->language));
-  bind_taken(&parameters, "manifest", manifest, false);
-  bind_digests(&parameters, "files", files, n);
-  bind_author(&parameters, author);
-
   char hash[DIGEST_TEXT_SIZE];
   cleanup_json json_t *detail = json_pack("{s:s}", "name", kernel->name);
   const struct audit_row note = {author, AUDIT_REGISTER, digest_format(&kernel->hash, hash),
                                  detail};
-  bool ok = code_store(worker->db, &sql_kernel_insert, &parameters, &note, &is_new, &error);
+  bool ok = code_store(worker->db, &sql_kernel_insert,
+                       DB_ARGUMENTS(BY_DIGEST("hash", &kernel->hash), BY_TEXT("name", kernel->name),
+                                    BY_TEXT("language", language_name(kernel->language)),
+                                    BY_TEXT("manifest", manifest), BY_DIGESTS("files", files, n),
+                                    BY_AUTHOR(author)),
+                       &note, &is_new, error);
   if (ok && !is_new && kernel->is_captured && kernel->reference.source.path)
-    ok = reference_store(worker, request, kernel, files, n, &error);
+    ok = reference_store(worker, request, kernel, files, n, error);
   if (!ok)
-    answer_failure(request, &error);
-  else
-    request_answer_json(request, is_new ? 201 : 200,
-                        json_pack("{s:s, s:s}", "kernel", hash, "name", kernel->name));
+    return false;
+  return request_answer_json(request, is_new ? 201 : 200,
+                             json_pack("{s:s, s:s}", "kernel", hash, "name", kernel->name));
 }
 
 /* Whether the build was not removed. Otherwise answers. */
-static bool build_may_be_stored(struct worker *worker, struct request *request,
-                                const struct digest *digest) {
-  struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", digest);
-  if (!db_run(worker->db, &sql_build_removed, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
+static bool build_may_be_stored(struct worker *worker, const struct digest *digest,
+                                struct error *error) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_build_removed, error, BY_DIGEST("digest", digest));
+  if (!rows)
     return false;
-  }
   if (!db_count(rows))
     return true;
 
   char text[DIGEST_TEXT_SIZE];
-  answer_refusal(request, ERROR_CONFLICT, "",
-                 "the build %s was removed by %s at %s and is not stored again; build from another "
-                 "source or with another compiler",
-                 digest_format(digest, text), db_get(rows, 0, "removed_by"),
-                 db_get(rows, 0, "removed_at"));
-  return false;
+  return error_of(
+      error, ERROR_CONFLICT,
+      "the build %s was removed by %s at %s and is not stored again; build from another "
+      "source or with another compiler",
+      digest_format(digest, text), db_get(rows, 0, "removed_by"), db_get(rows, 0, "removed_at"));
 }
 
-void route_build_put(struct worker *worker, struct request *request) {
+bool route_build_put(struct worker *worker, struct request *request, struct error *error) {
   cleanup_json json_t *manifest = NULL;
   cleanup_kernel struct kernel *kernel = NULL;
   cleanup_build struct build *build = NULL;
   struct digest hash, digest;
-  struct error error;
   bool is_new;
-  if (!digest_of_path(request, 0, "kernel", &hash) || !digest_of_path(request, 1, "build", &digest))
-    return;
+  if (!digest_of_path(request, 0, "kernel", &hash, error) ||
+      !digest_of_path(request, 1, "build", &digest, error) ||
+      !kernel_load(worker->db, &hash, &manifest, error))
+    return false;
 
-  if (!kernel_load(worker->db, &hash, &manifest, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!manifest)
+    return error_of(error, ERROR_MISSING, "there is no kernel %s", request->segments[0]);
 
-  if (!manifest) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no kernel %s", request->segments[0]);
-    return;
-  }
-
-  if (!(kernel_parse(manifest, &kernel, &error) || error_become(&error, ERROR_DAMAGED)) ||
-      !build_parse(request->json, kernel, &build, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!(kernel_parse(manifest, &kernel, error) || error_become(error, ERROR_DAMAGED)) ||
+      !build_parse(request->json, kernel, &build, error))
+    return false;
 
   if (!digest_equal(&build->digest, &digest)) {
     char text[DIGEST_TEXT_SIZE];
-    answer_refusal(request, ERROR_INVALID, "", "the build's digest is %s, not the path's %s",
-                   digest_format(&build->digest, text), request->segments[1]);
-    return;
+    return error_set(error, "the build's digest is %s, not the path's %s",
+                     digest_format(&build->digest, text), request->segments[1]);
   }
 
-  if (!build_may_be_stored(worker, request, &build->digest) ||
-      !answer_missing_files(worker, request, build->objects, build->n_objects))
-    return;
+  if (!build_may_be_stored(worker, &build->digest, error) ||
+      !files_check(worker, request, build->objects, build->n_objects, error))
+    return false;
 
   const struct author *author = request_author(request);
   cleanup_json json_t *head = build_head(build);
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", &build->digest);
-  bind_digest(&parameters, "kernel", &build->kernel);
-  bind_text(&parameters, "arch", build->arch);
-  bind_text(&parameters, "triton", build->triton);
-  bind_text(&parameters, "torch", build->torch);
-  bind_text(&parameters, "rocm", build->rocm);
-  bind_integer(&parameters, "variants", (int64_t)build->n_variants);
-  bind_taken(&parameters, "build", json_canonical(build->json), false);
-  bind_taken(&parameters, "head", json_canonical(head), false);
-  bind_digests(&parameters, "files", build->objects, build->n_objects);
-  bind_author(&parameters, author);
-
   cleanup_json json_t *detail =
       json_pack("{s:o, s:s}", "kernel", json_digest_text(&build->kernel), "arch", build->arch);
   const struct audit_row note = {author, AUDIT_PUT_BUILD, request->segments[1], detail};
-  if (!code_store(worker->db, &sql_build_insert, &parameters, &note, &is_new, &error))
-    answer_failure(request, &error);
-  else
-    request_answer_json(request, is_new ? 201 : 200,
-                        json_pack("{s:s}", "build", request->segments[1]));
+  if (!code_store(
+          worker->db, &sql_build_insert,
+          DB_ARGUMENTS(BY_DIGEST("digest", &build->digest), BY_DIGEST("kernel", &build->kernel),
+                       BY_TEXT("arch", build->arch), BY_TEXT("triton", build->triton),
+                       BY_TEXT("torch", build->torch), BY_TEXT("rocm", build->rocm),
+                       BY_INTEGER("variants", (int64_t)build->n_variants),
+                       BY_TAKEN("build", json_canonical(build->json)),
+                       BY_TAKEN("head", json_canonical(head)),
+                       BY_DIGESTS("files", build->objects, build->n_objects), BY_AUTHOR(author)),
+          &note, &is_new, error))
+    return false;
+  return request_answer_json(request, is_new ? 201 : 200,
+                             json_pack("{s:s}", "build", request->segments[1]));
 }
 
-void route_kernel_get(struct worker *worker, struct request *request) {
+bool route_kernel_get(struct worker *worker, struct request *request, struct error *error) {
   struct digest hash;
-  struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (!digest_of_path(request, 0, "kernel", &hash))
-    return;
+  if (!digest_of_path(request, 0, "kernel", &hash, error))
+    return false;
 
-  bind_digest(&parameters, "hash", &hash);
-  if (!db_run(worker->db, &sql_kernel_select, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-  } else if (!db_count(rows)) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no kernel %s", request->segments[0]);
-  } else {
-    cleanup_json json_t *answers = db_rows_to_json(rows, &kernel_record);
-    request_answer_json(request, 200, json_incref(json_array_get(answers, 0)));
-  }
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_kernel_select, error, BY_DIGEST("hash", &hash));
+  if (!rows)
+    return false;
+  if (!db_count(rows))
+    return error_of(error, ERROR_MISSING, "there is no kernel %s", request->segments[0]);
+  return request_answer_json(request, 200, db_row_to_json(rows, &kernel_record, NULL));
 }
 
-void route_build_get(struct worker *worker, struct request *request) {
+bool route_build_get(struct worker *worker, struct request *request, struct error *error) {
   struct digest hash, digest;
-  struct error error;
   char *text;
-  if (!request_query_only(request, NULL) || !digest_of_path(request, 0, "kernel", &hash) ||
-      !digest_of_path(request, 1, "build", &digest))
-    return;
-
-  if (!build_load(worker->db, &hash, &digest, &text, &error))
-    answer_failure(request, &error);
-  else if (!text)
-    answer_refusal(request, ERROR_MISSING, "", "kernel %s has no build %s", request->segments[0],
-                   request->segments[1]);
-  else
-    /* Not immutable: it may be removed. */
-    request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/json", text, strlen(text),
-                          request->segments[1], NULL);
+  if (!digest_of_path(request, 0, "kernel", &hash, error) ||
+      !digest_of_path(request, 1, "build", &digest, error) ||
+      !build_load(worker->db, &hash, &digest, &text, error))
+    return false;
+  if (!text)
+    return error_of(error, ERROR_MISSING, "kernel %s has no build %s", request->segments[0],
+                    request->segments[1]);
+  /* Not immutable: it may be removed. */
+  return request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/json", text,
+                               strlen(text), request->segments[1], NULL);
 }
 
 /* In the caller's transaction: removes a build that no channel's release and no open job needs. */
 static bool build_remove(struct db *db, const struct author *author, const struct digest *kernel,
                          const struct digest *digest, struct error *error) {
   char text[DIGEST_TEXT_SIZE], of[DIGEST_TEXT_SIZE];
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   digest_format(digest, text);
-  bind_digest(&parameters, "digest", digest);
-  bind_digest(&parameters, "kernel", kernel);
-  if (!db_run(db, &sql_build_needed, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_build_needed, error, BY_DIGEST("digest", digest), BY_DIGEST("kernel", kernel));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return error_of(error, ERROR_MISSING, "kernel %s has no build %s", digest_format(kernel, of),
@@ -369,51 +324,35 @@ static bool build_remove(struct db *db, const struct author *author, const struc
     return error_of(error, ERROR_CONFLICT, "the jobs %s run the build %s: cancel them first",
                     db_get(rows, 0, "jobs"), text);
 
-  bind_text(&parameters, "author", author->name);
-  return db_run(db, &sql_build_remove, &parameters, NULL, error) &&
+  return db_execute(db, &sql_build_remove, error, BY_DIGEST("digest", digest),
+                    BY_DIGEST("kernel", kernel), BY_TEXT("author", author->name)) &&
          audit_note_digest(db, author, AUDIT_REMOVE_BUILD, digest,
                            json_pack("{s:o}", "kernel", json_digest_text(kernel)), error);
 }
 
-void route_build_delete(struct worker *worker, struct request *request) {
+bool route_build_delete(struct worker *worker, struct request *request, struct error *error) {
   struct digest kernel, digest;
-  struct error error;
-  if (!request_query_only(request, NULL) || !digest_of_path(request, 0, "kernel", &kernel) ||
-      !digest_of_path(request, 1, "build", &digest))
-    return;
-
-  if (!db_begin(worker->db, &error) ||
+  if (!digest_of_path(request, 0, "kernel", &kernel, error) ||
+      !digest_of_path(request, 1, "build", &digest, error) || !db_begin(worker->db, error) ||
       !db_end(worker->db,
-              build_remove(worker->db, request_author(request), &kernel, &digest, &error),
-              &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+              build_remove(worker->db, request_author(request), &kernel, &digest, error), error))
+    return false;
 
   response_cache_forget_channels(worker->server);
-  request_answer_empty(request, 204);
+  return request_answer_empty(request, 204);
 }
 
-void route_kernel_list(struct worker *worker, struct request *request) {
-  static const char *const arguments[] = {"limit", "after", "name", NULL};
+bool route_kernel_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_kernels_list, .record = &kernel_item_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (!request_query_only(request, arguments))
-    return;
-
-  bind_text(&parameters, "name", request_query(request, "name"));
-  answer_page(worker, request, &list, &parameters);
+  return answer_page_by(worker, request, &list, error,
+                        BY_TEXT("name", request_query(request, "name")));
 }
 
-void route_build_list(struct worker *worker, struct request *request) {
+bool route_build_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_builds_list, .record = &build_item_record};
   struct digest hash;
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (!digest_of_path(request, 0, "kernel", &hash) || !request_query_only(request, list_arguments))
-    return;
-
-  bind_digest(&parameters, "kernel", &hash);
-  answer_page(worker, request, &list, &parameters);
+  return digest_of_path(request, 0, "kernel", &hash, error) &&
+         answer_page_by(worker, request, &list, error, BY_DIGEST("kernel", &hash));
 }
 
 /* Signatures. A request has the signature and its public key, and the signature is verified, so
@@ -422,15 +361,17 @@ void route_build_list(struct worker *worker, struct request *request) {
 struct signature_request {
   char *public_key, *signature, *expires;
 };
+#define RECORD_OF struct signature_request
 static const struct field signature_request_fields[] = {
-    RECORD_FIELD(TEXT, struct signature_request, public_key, FIELD_REQUIRED,
-                 .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{43}=$\"}"),
-    RECORD_FIELD(TEXT, struct signature_request, signature, FIELD_REQUIRED,
-                 .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{86}==$\"}"),
-    RECORD_FIELD(TEXT, struct signature_request, expires, 0,
-                 .schema = "{\"type\": \"string\", \"pattern\": "
-                           "\"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$\"}"),
+    MEMBER(TEXT, public_key, FIELD_REQUIRED,
+           .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{43}=$\"}"),
+    MEMBER(TEXT, signature, FIELD_REQUIRED,
+           .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{86}==$\"}"),
+    MEMBER(TEXT, expires,
+           .schema = "{\"type\": \"string\", \"pattern\": "
+                     "\"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$\"}"),
 };
+#undef RECORD_OF
 const struct record code_signature_request_record =
     RECORD("CodeSignatureRequest", struct signature_request, signature_request_fields);
 
@@ -472,14 +413,14 @@ struct code_signatures {
   struct digest kernel, build;
   json_t *signatures;
 };
+#define RECORD_OF struct code_signatures
 static const struct field signatures_fields[] = {
-    RECORD_FIELD(DIGEST, struct code_signatures, kernel, FIELD_ANSWER),
-    RECORD_FIELD(DIGEST, struct code_signatures, build, FIELD_ANSWER | FIELD_OMITTED),
-    RECORD_FIELD(JSON, struct code_signatures, signatures, FIELD_ANSWER,
-                 .schema = SCHEMA_SIGNATURES),
+    MEMBER(DIGEST, kernel),
+    MEMBER(DIGEST, build, FIELD_OMITTED),
+    MEMBER(JSON, signatures, .schema = SCHEMA_SIGNATURES),
 };
-const struct record code_signatures_record =
-    RECORD("CodeSignatures", struct code_signatures, signatures_fields);
+const struct record code_signatures_record = ANSWER("CodeSignatures", signatures_fields);
+#undef RECORD_OF
 
 /* Stores a verified signature and notes it in the audit log. Of two by one key the one that expires
  * later is kept, because any client that has read the other could send it again. *ret_answer: all
@@ -491,23 +432,20 @@ static bool signature_store(struct db *db, const struct signed_code *code,
   const struct digest *digest = code->is_build ? &code->build : &code->kernel;
   char expires[TIME_TEXT_SIZE];
   cleanup_rows struct db_rows *stored = NULL, *all = NULL;
-  cleanup_parameters struct db_parameters parameters = {0}, of_all = {0};
-  bind_digest(&parameters, "digest", digest);
-  bind_digest(&parameters, "key", &signature->key);
-  bind_text(&parameters, "signature", signature->text);
-  bind_text(&parameters, "expires_at",
-            signature->expires_s ? time_text_format(signature->expires_s, expires) : NULL);
-  bind_integer(&parameters, "most", CODE_SIGNATURES_MAX);
-  bind_author(&parameters, author);
-  bind_digest(&of_all, "digest", digest);
 
   bool ok =
-      db_begin(db, error) && db_run(db, &sql_code_signature_store, &parameters, &stored, error);
+      db_begin(db, error) &&
+      (stored = db_query(db, &sql_code_signature_store, error, BY_DIGEST("digest", digest),
+                         BY_DIGEST("key", &signature->key), BY_TEXT("signature", signature->text),
+                         BY_TEXT("expires_at", signature->expires_s
+                                                   ? time_text_format(signature->expires_s, expires)
+                                                   : NULL),
+                         BY_INTEGER("most", CODE_SIGNATURES_MAX), BY_AUTHOR(author)));
   if (ok && db_get_bool(stored, 0, "is_new"))
     ok = audit_note_digest(db, author, AUDIT_SIGN_CODE, digest,
                            json_pack("{s:o}", "key", json_digest_text(&signature->key)), error);
   if (ok && db_get_bool(stored, 0, "has_room"))
-    ok = db_run(db, &sql_code_signatures_load, &of_all, &all, error);
+    ok = (all = db_query(db, &sql_code_signatures_load, error, BY_DIGEST("digest", digest)));
   if (!db_end(db, ok, error))
     return false;
 
@@ -523,54 +461,45 @@ static bool signature_store(struct db *db, const struct signed_code *code,
   return true;
 }
 
-static void signature_post(struct worker *worker, struct request *request,
-                           const struct signed_code *code) {
+static bool signature_post(struct worker *worker, struct request *request,
+                           const struct signed_code *code, struct error *error) {
   struct code_signature signature;
-  struct error error;
   char what[SIGNED_CODE_TEXT_SIZE], id[DIGEST_TEXT_SIZE];
   json_t *answer;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   signed_code_format(code, what);
-  bind_digest(&parameters, "kernel", &code->kernel);
-  bind_digest(&parameters, "build", code->is_build ? &code->build : NULL);
-  if (!db_run(worker->db, &sql_code_is_registered, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_code_is_registered, error, BY_DIGEST("kernel", &code->kernel),
+               BY_DIGEST("build", code->is_build ? &code->build : NULL));
+  if (!rows)
+    return false;
 
-  if (!db_get_bool(rows, 0, "is_registered")) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no %s; push it first", what);
-    return;
-  }
+  if (!db_get_bool(rows, 0, "is_registered"))
+    return error_of(error, ERROR_MISSING, "there is no %s; push it first", what);
 
-  if (!signature_read(request->json, code, &signature, &error) ||
-      !signature_store(worker->db, code, &signature, request_author(request), &answer, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!signature_read(request->json, code, &signature, error) ||
+      !signature_store(worker->db, code, &signature, request_author(request), &answer, error))
+    return false;
 
-  if (!answer) {
-    answer_refusal(request, ERROR_INVALID, "/signature",
-                   "%s has %d signatures by other keys, which is the limit", what,
-                   CODE_SIGNATURES_MAX);
-    return;
-  }
+  if (!answer)
+    return error_at(error, "/signature", "%s has %d signatures by other keys, which is the limit",
+                    what, CODE_SIGNATURES_MAX);
 
   log_info("kernel: signed %s key=%s token=%s", what, digest_format(&signature.key, id),
            request->token_name);
-  request_answer_json(request, 200, answer);
+  return request_answer_json(request, 200, answer);
 }
 
-void route_kernel_signature_post(struct worker *worker, struct request *request) {
+bool route_kernel_signature_post(struct worker *worker, struct request *request,
+                                 struct error *error) {
   struct signed_code code = {.is_build = false};
-  if (digest_of_path(request, 0, "kernel", &code.kernel))
-    signature_post(worker, request, &code);
+  return digest_of_path(request, 0, "kernel", &code.kernel, error) &&
+         signature_post(worker, request, &code, error);
 }
 
-void route_build_signature_post(struct worker *worker, struct request *request) {
+bool route_build_signature_post(struct worker *worker, struct request *request,
+                                struct error *error) {
   struct signed_code code = {.is_build = true};
-  if (digest_of_path(request, 0, "kernel", &code.kernel) &&
-      digest_of_path(request, 1, "build", &code.build))
-    signature_post(worker, request, &code);
+  return digest_of_path(request, 0, "kernel", &code.kernel, error) &&
+         digest_of_path(request, 1, "build", &code.build, error) &&
+         signature_post(worker, request, &code, error);
 }

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "server/agent/agents.h"
 #include "server/blob/blobs.h"
@@ -102,9 +103,8 @@ OBJECTS(X)
 #undef X
 
 static void reason_set(struct server *server, const char *why_not) {
-  pthread_mutex_lock(&server->reason_lock);
+  HOLD(&server->reason_lock);
   snprintf(server->not_ready, sizeof server->not_ready, "%.*s", NOT_READY_SIZE - 1, why_not);
-  pthread_mutex_unlock(&server->reason_lock);
 }
 
 /* Logs why the server is not ready, at once and every minute. The reason may contain the database's
@@ -190,18 +190,12 @@ static void ready_check(struct worker *worker) {
 }
 
 bool server_pause(struct server *server, int64_t ms) {
-  struct timespec until;
+  struct timespec until = time_in(ms);
   int reason = 0;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += ms * 1000000;
-  until.tv_sec += until.tv_nsec / 1000000000;
-  until.tv_nsec %= 1000000000;
-  pthread_mutex_lock(&server->stop_lock);
+  HOLD(&server->stop_lock);
   while (ms && !server->is_stopping && reason != ETIMEDOUT)
     reason = pthread_cond_timedwait(&server->stop_signal, &server->stop_lock, &until);
-  bool is_stopping = server->is_stopping;
-  pthread_mutex_unlock(&server->stop_lock);
-  return !is_stopping;
+  return !server->is_stopping;
 }
 
 static void *housekeep_main(void *context) {
@@ -301,7 +295,6 @@ static bool threads_start(struct server *server, struct error *error) {
 
 static struct server *server_new(const struct server_options *options) {
   struct server *server = xcalloc(1, sizeof *server);
-  pthread_condattr_t attributes;
   server->magic = SERVER_MAGIC;
   server->options = *options;
 #define X(type, name, make) server->name = make;
@@ -310,10 +303,7 @@ static struct server *server_new(const struct server_options *options) {
 
   pthread_mutex_init(&server->stop_lock, NULL);
   pthread_mutex_init(&server->reason_lock, NULL);
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&server->stop_signal, &attributes);
-  pthread_condattr_destroy(&attributes);
+  condition_init(&server->stop_signal);
   return server;
 }
 

@@ -195,11 +195,6 @@ bool jwt_keys_have(const struct jwt_keys *keys, const struct jwt_keys *old) {
   return are_there;
 }
 
-bool jwt_is_like(const char *text) {
-  const char *first = strchr(text, '.'), *second = first ? strchr(first + 1, '.') : NULL;
-  return string_starts(text, "ey") && second && !strchr(second + 1, '.');
-}
-
 /* A part of a token that is a JSON object. */
 static json_t *part_object(const char *text, size_t length) {
   size_t size;

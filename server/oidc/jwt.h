@@ -36,8 +36,6 @@ struct jwt {
   uint8_t *signature;
   size_t signature_size;
 };
-/* Whether the text has the form of a JSON Web Token, which no token of wavetune has. */
-bool jwt_is_like(const char *text);
 /* Reads a token without verifying it. `text` must outlive the jwt. */
 must_check bool jwt_parse(const char *text, struct jwt *ret, struct error *error);
 void jwt_release(struct jwt *jwt);

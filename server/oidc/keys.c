@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "common/program/http_client.h"
 #include "server/counters.h"
@@ -190,13 +191,9 @@ static void *keys_main(void *context) {
 bool issuer_keys_new(const struct oidc_issuer *issuer, const struct issuer_keys_calls *calls,
                      struct issuer_keys **ret_keys, struct error *error) {
   struct issuer_keys *keys = xcalloc(1, sizeof *keys);
-  pthread_condattr_t attributes;
   *keys = (struct issuer_keys){.issuer = issuer, .calls = *calls};
   pthread_mutex_init(&keys->lock, NULL);
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&keys->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
+  condition_init(&keys->changed);
 
   int reason = pthread_create(&keys->thread, NULL, keys_main, keys);
   if (reason) {
@@ -255,7 +252,7 @@ static enum keys_answer fetch_for(struct issuer_keys *keys, const struct jwt *jw
 
 enum keys_answer issuer_keys_verify(struct issuer_keys *keys, const struct jwt *jwt,
                                     struct request *request, struct error *error) {
-  pthread_mutex_lock(&keys->lock);
+  HOLD(&keys->lock);
   if (keys->keys && !keys->is_too_old &&
       clock_monotonic_ms() - keys->fetched_ms >= keys->issuer->keep_s * 1000) {
     keys->is_too_old = true;
@@ -264,9 +261,7 @@ enum keys_answer issuer_keys_verify(struct issuer_keys *keys, const struct jwt *
 
   enum jwt_answer valid =
       keys->keys && !keys->is_too_old ? jwt_verify(jwt, keys->keys, error) : JWT_UNKNOWN_KEY;
-  enum keys_answer answer = valid == JWT_VALID     ? KEYS_VALID
-                            : valid == JWT_REFUSED ? KEYS_REFUSED
-                                                   : fetch_for(keys, jwt, request, error);
-  pthread_mutex_unlock(&keys->lock);
-  return answer;
+  return valid == JWT_VALID     ? KEYS_VALID
+         : valid == JWT_REFUSED ? KEYS_REFUSED
+                                : fetch_for(keys, jwt, request, error);
 }

@@ -162,19 +162,17 @@ static enum oidc_answer token_verify(struct providers *providers, const struct j
 /* Puts the identity's row, whose digest is then its own, and a row of the audit. */
 static bool identity_store(struct db *db, struct identity *identity, const struct jwt *jwt,
                            int64_t until_s, struct request *request, struct error *error) {
-  cleanup_parameters struct db_parameters put = {0};
   cleanup_rows struct db_rows *rows = NULL;
   double issued_s = json_number_value(json_object_get(jwt->claims, "iat"));
 
-  bind_text(&put, "name", identity->name);
-  bind_text(&put, "role", identity->role);
-  bind_digest(&put, "digest", &identity->digest);
-  bind_integer(&put, "until_s", until_s);
-  bind_text(&put, "issuer", identity->issuer);
-  bind_integer(&put, "issued_s", (int64_t)issued_s - JWT_LEEWAY_S);
-  bind_texts(&put, "channels", (const char *const *)identity->channels.all, identity->channels.n);
-
-  bool ok = db_begin(db, error) && db_run(db, &sql_identity_put, &put, &rows, error);
+  bool ok =
+      db_begin(db, error) &&
+      (rows = db_query(db, &sql_identity_put, error, BY_TEXT("name", identity->name),
+                       BY_TEXT("role", identity->role), BY_DIGEST("digest", &identity->digest),
+                       BY_INTEGER("until_s", until_s), BY_TEXT("issuer", identity->issuer),
+                       BY_INTEGER("issued_s", (int64_t)issued_s - JWT_LEEWAY_S),
+                       BY_TEXTS("channels", (const char *const *)identity->channels.all,
+                                identity->channels.n)));
   if (ok && !db_count(rows))
     ok = error_of(error, ERROR_UNAUTHENTICATED,
                   "the tokens of \"%s\" that were issued until now were revoked", identity->name);

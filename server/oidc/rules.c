@@ -17,19 +17,22 @@
 static const char *const id_claims[] = {"repository_id", "project_id", "repository_owner_id",
                                         "namespace_id"};
 
+#define RECORD_OF struct oidc_claim
 static const struct field claim_fields[] = {
-    RECORD_FIELD(TEXT, struct oidc_claim, name, FIELD_LINE, .least = 1, .most = 64),
-    RECORD_FIELD(TEXT, struct oidc_claim, value, FIELD_REQUIRED | FIELD_LINE, .least = 1,
-                 .most = 500),
+    MEMBER(TEXT, name, FIELD_LINE, .least = 1, .most = 64),
+    MEMBER(TEXT, value, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = 500),
 };
+#undef RECORD_OF
 static const struct record claim_record = RECORD(NULL, struct oidc_claim, claim_fields);
 
+#define RECORD_OF struct oidc_rule
 static const struct field rule_fields[] = {
-    RECORD_FIELD_AS("claims", MAP, struct oidc_rule, n_claims, FIELD_REQUIRED, .least = 1,
-                    .most = CLAIMS_MAX, .of = &claim_record),
-    RECORD_FIELD(TEXT, struct oidc_rule, role, FIELD_REQUIRED),
-    RECORD_FIELD(TEXTS, struct oidc_rule, channels, .most = 64),
+    MEMBER_AS("claims", MAP, n_claims, FIELD_REQUIRED, .least = 1, .most = CLAIMS_MAX,
+              .of = &claim_record),
+    MEMBER(TEXT, role, FIELD_REQUIRED),
+    MEMBER(TEXTS, channels, .most = 64),
 };
+#undef RECORD_OF
 static const struct record rule_record = RECORD(NULL, struct oidc_rule, rule_fields);
 
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct oidc_issuer, member, __VA_ARGS__)

@@ -46,12 +46,14 @@ struct suspect {
   struct digest subjects[POISON_SCOPE_COUNT];        /* all zeros: not known */
   json_t *config; /* its values; NULL: this version cannot read the space */
 };
+#define RECORD_OF struct suspect
 static const struct field judged_fields[] = {
-    RECORD_FIELD(INTEGER, struct suspect, id),
-    RECORD_FIELD_AS("of_config", DIGEST, struct suspect, subjects[POISON_CONFIG]),
-    RECORD_FIELD_AS("of_kernel", DIGEST, struct suspect, subjects[POISON_KERNEL]),
-    RECORD_FIELD_AS("of_object", DIGEST, struct suspect, subjects[POISON_OBJECT]),
+    MEMBER(INTEGER, id),
+    MEMBER_AS("of_config", DIGEST, subjects[POISON_CONFIG]),
+    MEMBER_AS("of_kernel", DIGEST, subjects[POISON_KERNEL]),
+    MEMBER_AS("of_object", DIGEST, subjects[POISON_OBJECT]),
 };
+#undef RECORD_OF
 static const struct record judged_record = RECORD(NULL, struct suspect, judged_fields);
 
 static struct digest subject_of(enum poison_scope scope, const struct suspect *suspect) {
@@ -140,19 +142,16 @@ static json_t *evidence_to_json(const struct evidence *evidence, size_t n, int64
 static bool entry_add(struct db *db, enum poison_scope scope, const struct suspect *suspect,
                       const char *reason, const json_t *evidence, struct error *error) {
   bool is_object = scope == POISON_OBJECT, is_kernel = scope == POISON_KERNEL;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "scope", poison_scope_names[scope]);
-  bind_digest(&parameters, "subject", &suspect->subjects[scope]);
-  bind_digest(&parameters, "device_class", &suspect->device_class);
-  bind_integer(&parameters, "environment", suspect->environment);
-  bind_digest(&parameters, "kernel", &suspect->kernel);
-  bind_digest(&parameters, "build", digest_is_none(&suspect->build) ? NULL : &suspect->build);
-  bind_digest(&parameters, "object", is_object ? &suspect->object : NULL);
-  bind_json(&parameters, "config_values", is_kernel ? NULL : suspect->config);
-  bind_text(&parameters, "reason", reason);
-  bind_json(&parameters, "evidence", evidence);
-  if (!db_run(db, &sql_poison_add, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_poison_add, error, BY_TEXT("scope", poison_scope_names[scope]),
+      BY_DIGEST("subject", &suspect->subjects[scope]),
+      BY_DIGEST("device_class", &suspect->device_class),
+      BY_INTEGER("environment", suspect->environment), BY_DIGEST("kernel", &suspect->kernel),
+      BY_DIGEST("build", digest_is_none(&suspect->build) ? NULL : &suspect->build),
+      BY_DIGEST("object", is_object ? &suspect->object : NULL),
+      BY_JSON("config_values", is_kernel ? NULL : suspect->config), BY_TEXT("reason", reason),
+      BY_JSON("evidence", evidence));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return true;
@@ -169,12 +168,10 @@ static bool entry_add(struct db *db, enum poison_scope scope, const struct suspe
 /* Judges a subject of a loss by all its losses. */
 static bool subject_judge(struct db *db, enum poison_scope scope, const struct suspect *suspect,
                           int64_t moment_ms, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "subject", &suspect->subjects[scope]);
-  bind_integer(&parameters, "moment_ms", moment_ms);
-  bind_integer(&parameters, "limit", POISON_LOSSES_MAX);
-  if (!db_run(db, &sql_poison_losses, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_poison_losses, error, BY_DIGEST("subject", &suspect->subjects[scope]),
+               BY_INTEGER("moment_ms", moment_ms), BY_INTEGER("limit", POISON_LOSSES_MAX));
+  if (!rows)
     return false;
 
   size_t n;
@@ -197,11 +194,9 @@ static bool subject_judge(struct db *db, enum poison_scope scope, const struct s
 /* In a transaction. *ret_n: how many losses were judged. */
 static bool losses_judge(struct db *db, int64_t moment_ms, int *ret_n, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0}, judged = {0};
-  bind_integer(&parameters, "moment_ms", moment_ms);
-  bind_integer(&parameters, "limit", JUDGED_AT_ONCE);
-  if (!db_run(db, &sql_poison_lock, NULL, NULL, error) ||
-      !db_run(db, &sql_poison_unjudged, &parameters, &rows, error))
+  if (!db_execute(db, &sql_poison_lock, error) ||
+      !(rows = db_query(db, &sql_poison_unjudged, error, BY_INTEGER("moment_ms", moment_ms),
+                        BY_INTEGER("limit", JUDGED_AT_ONCE))))
     return false;
 
   size_t n = (size_t)db_count(rows);
@@ -209,10 +204,7 @@ static bool losses_judge(struct db *db, int64_t moment_ms, int *ret_n, struct er
   bool ok = true;
   for (size_t i = 0; ok && i < n; i++)
     ok = suspect_read(db, rows, (int)i, &suspects[i], error);
-  if (ok) {
-    bind_records(&judged, &judged_record, suspects, n);
-    ok = db_run(db, &sql_poison_judged, &judged, NULL, error);
-  }
+  ok = ok && db_execute(db, &sql_poison_judged, error, BY_RECORDS(&judged_record, suspects, n));
 
   /* When all of them have their subjects: one loss is evidence about the moment of another. An
    * entry names what was lost last. */
@@ -235,10 +227,9 @@ bool poison_judge_losses(struct worker *worker, struct error *error) {
   struct db *db = worker->db;
   int64_t moment_ms = server_options(worker->server)->lease_ms / 2;
   for (int n = JUDGED_AT_ONCE; n == JUDGED_AT_ONCE;) {
-    cleanup_rows struct db_rows *rows = NULL;
-    cleanup_parameters struct db_parameters parameters = {0};
-    bind_integer(&parameters, "moment_ms", moment_ms);
-    if (!db_run(db, &sql_poison_is_due, &parameters, &rows, error))
+    cleanup_rows struct db_rows *rows =
+        db_query(db, &sql_poison_is_due, error, BY_INTEGER("moment_ms", moment_ms));
+    if (!rows)
       return false;
     if (!db_get_bool(rows, 0, "is_due"))
       return true;
@@ -306,21 +297,22 @@ static bool entry_apply(struct db *db, const struct db_rows *rows, int row,
   return true;
 }
 
+#define RECORD_OF struct poison_place
 static const struct field place_fields[] = {
-    RECORD_FIELD(DIGEST, struct poison_place, kernel),
-    RECORD_FIELD(DIGEST, struct poison_place, build),
-    RECORD_FIELD(DIGEST, struct poison_place, device_class),
+    MEMBER(DIGEST, kernel),
+    MEMBER(DIGEST, build),
+    MEMBER(DIGEST, device_class),
 };
+#undef RECORD_OF
 static const struct record place_record = RECORD(NULL, struct poison_place, place_fields);
 
 bool poison_find(struct db *db, const struct poison_place *places, size_t n,
                  struct poison_hits *ret_hits, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   for (size_t i = 0; i < n; i++)
     ret_hits[i] = (struct poison_hits){0};
-  bind_records(&parameters, &place_record, places, n);
-  if (!db_run(db, &sql_poison_of_code, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_poison_of_code, error, BY_RECORDS(&place_record, places, n));
+  if (!rows)
     return false;
 
   int row = 0;
@@ -372,20 +364,18 @@ static bool lease_hits_give_up(struct db *db, int64_t lease, const struct poison
 
 bool poison_give_up(struct db *db, int64_t job, const struct poison_round *round,
                     const struct poison_hits *hits, size_t *ret_n, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
   cleanup_config_ranges struct config_ranges configs = {0};
-  cleanup_parameters struct db_parameters parameters = {0};
   *ret_n = 0;
   if (hits->n == 0)
     return true;
 
   for (size_t i = 0; i < hits->n; i++)
     config_ranges_add(&configs, hits->all[i].config);
-  bind_integer(&parameters, "job", job);
-  bind_ranges(&parameters, "configs", &configs);
-  bind_text(&parameters, "stage", round ? stage_name(round->stage) : NULL);
-  bind_integer(&parameters, "round", round ? round->round : 0);
-  if (!db_run(db, &sql_poison_leases, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_poison_leases, error, BY_INTEGER("job", job), BY_RANGES("configs", &configs),
+      BY_TEXT("stage", round ? stage_name(round->stage) : NULL),
+      BY_INTEGER("round", round ? round->round : 0));
+  if (!rows)
     return false;
 
   for (int row = 0; row < db_count(rows); row++)

@@ -16,86 +16,75 @@ struct poison_entry {
   struct digest kernel, build, object;
   json_t *config, *environment, *evidence;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct poison_entry, member, __VA_ARGS__)
+#define RECORD_OF struct poison_entry
 static const struct field entry_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(TEXT, scope, FIELD_ANSWER, .schema = "{\"enum\": [\"config\", \"object\", \"kernel\"]}"),
-    FIELD(DIGEST, kernel, FIELD_ANSWER, .about = "of an object: in which it was lost last"),
-    FIELD(TEXT, name, FIELD_ANSWER, .about = "of the kernel"),
-    FIELD(DIGEST, build, FIELD_ANSWER,
-          .about = "null: agents compile the kernel. Other builds of it are not concerned"),
-    FIELD(DIGEST, object, FIELD_ANSWER, .about = "compiled code"),
-    FIELD(JSON, config, FIELD_ANSWER, .schema = "{\"type\": \"object\"}",
-          .about = "of a config and an object: its values"),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT,
-          .about = "one with the hardware on which it is not met again"),
-    FIELD(TEXT, reason, FIELD_ANSWER),
-    FIELD(JSON, evidence, FIELD_ANSWER,
-          .schema = "{\"type\": \"array\", \"items\": {\"type\": \"object\"}}",
-          .about = "the newest losses that count: job, lease, epoch, config, agent, device, at"),
-    FIELD(TIME, at, FIELD_ANSWER),
-    FIELD(TIME, released_at, FIELD_ANSWER, .about = "null: it is in force"),
-    FIELD(TEXT, released_by, FIELD_ANSWER, .schema = SCHEMA_BY),
-    FIELD(ID, released_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TEXT, release_reason, FIELD_ANSWER),
+    MEMBER(ID, id),
+    MEMBER(TEXT, scope, .schema = "{\"enum\": [\"config\", \"object\", \"kernel\"]}"),
+    MEMBER(DIGEST, kernel, .about = "of an object: in which it was lost last"),
+    MEMBER(TEXT, name, .about = "of the kernel"),
+    MEMBER(DIGEST, build,
+           .about = "null: agents compile the kernel. Other builds of it are not concerned"),
+    MEMBER(DIGEST, object, .about = "compiled code"),
+    MEMBER(JSON, config, .schema = "{\"type\": \"object\"}",
+           .about = "of a config and an object: its values"),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT,
+           .about = "one with the hardware on which it is not met again"),
+    MEMBER(TEXT, reason),
+    MEMBER(JSON, evidence, .schema = "{\"type\": \"array\", \"items\": {\"type\": \"object\"}}",
+           .about = "the newest losses that count: job, lease, epoch, config, agent, device, at"),
+    MEMBER(TIME, at),
+    MEMBER(TIME, released_at, .about = "null: it is in force"),
+    MEMBER(TEXT, released_by, .schema = SCHEMA_BY),
+    MEMBER(ID, released_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TEXT, release_reason),
 };
-#undef FIELD
-const struct record poison_entry_record = RECORD("PoisonEntry", struct poison_entry, entry_fields);
+const struct record poison_entry_record = ANSWER("PoisonEntry", entry_fields);
+#undef RECORD_OF
 
-void route_poison_list(struct worker *worker, struct request *request) {
-  static const char *const arguments[] = {"limit", "after", "in_force", NULL};
+bool route_poison_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {
       .statement = &sql_poison_list, .record = &poison_entry_record, .is_newest_first = true};
   const char *in_force = request_query(request, "in_force");
   bool is_true = string_equal(in_force, "true");
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (!request_query_only(request, arguments))
-    return;
-  if (in_force && !is_true && !string_equal(in_force, "false")) {
-    answer_refusal(request, ERROR_INVALID, "", "in_force=\"%.40s\" is not true or false", in_force);
-    return;
-  }
-  bind_bool(&parameters, "in_force", is_true);
-  answer_page(worker, request, &list, &parameters);
+  if (in_force && !is_true && !string_equal(in_force, "false"))
+    return error_set(error, "in_force=\"%.40s\" is not true or false", in_force);
+  return answer_page_by(worker, request, &list, error, BY_BOOL("in_force", is_true));
 }
 
-/* Finds the entry of the path. Else answers and returns NULL. */
-static struct db_rows *entry_find(struct worker *worker, struct request *request) {
-  struct error error;
+/* Finds the entry of the path. NULL: *error says why not. */
+static struct db_rows *entry_find(struct worker *worker, struct request *request,
+                                  struct error *error) {
   int64_t id;
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!request_query_only(request, NULL) ||
-      !answer_id(request, "entry of the ledger of poison", &id))
+  if (!id_read(request, "entry of the ledger of poison", &id, error))
     return NULL;
-  if (!db_run_by(worker->db, &sql_poison_get, "id", id, &rows, &error))
-    answer_failure(request, &error);
-  else if (!db_count(rows))
-    answer_refusal(request, ERROR_MISSING, "",
-                   "there is no entry %lld of the ledger of poison; GET /v1/poison lists all",
-                   (long long)id);
-  else
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_poison_get, error, BY_INTEGER("id", id));
+  if (rows && db_count(rows))
     return TAKE(rows);
+  if (rows)
+    error_of(error, ERROR_MISSING,
+             "there is no entry %lld of the ledger of poison; GET /v1/poison lists all",
+             (long long)id);
   return NULL;
 }
 
-static void entry_answer(struct request *request, const struct db_rows *rows) {
-  cleanup_json json_t *items = db_rows_to_json(rows, &poison_entry_record);
-  request_answer_json(request, 200, json_incref(json_array_get(items, 0)));
+static bool entry_answer(struct request *request, const struct db_rows *rows) {
+  return request_answer_json(request, 200, db_row_to_json(rows, &poison_entry_record, NULL));
 }
 
-void route_poison_get(struct worker *worker, struct request *request) {
-  cleanup_rows struct db_rows *rows = entry_find(worker, request);
-  if (rows)
-    entry_answer(request, rows);
+bool route_poison_get(struct worker *worker, struct request *request, struct error *error) {
+  cleanup_rows struct db_rows *rows = entry_find(worker, request, error);
+  return rows && entry_answer(request, rows);
 }
 
 struct poison_release {
   char *reason;
 };
+#define RECORD_OF struct poison_release
 static const struct field release_fields[] = {
-    RECORD_FIELD(TEXT, struct poison_release, reason, FIELD_REQUIRED | FIELD_LINE, .least = 1,
-                 .most = POISON_REASON_MAX),
+    MEMBER(TEXT, reason, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = POISON_REASON_MAX),
 };
+#undef RECORD_OF
 const struct record poison_release_record =
     RECORD("PoisonRelease", struct poison_release, release_fields);
 
@@ -103,12 +92,9 @@ const struct record poison_release_record =
 static bool entry_release(struct db *db, const char *id, const char *reason,
                           const struct author *author, bool *ret_released, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "id", id);
-  bind_text(&parameters, "reason", reason);
-  bind_author(&parameters, author);
-  bool ok = db_begin(db, error) && db_run(db, &sql_poison_lock, NULL, NULL, error) &&
-            db_run(db, &sql_poison_release, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_execute(db, &sql_poison_lock, error) &&
+            (rows = db_query(db, &sql_poison_release, error, BY_TEXT("id", id),
+                             BY_TEXT("reason", reason), BY_AUTHOR(author)));
   *ret_released = ok && db_count(rows) > 0;
   if (*ret_released)
     ok = audit_note(db, author, AUDIT_RELEASE_POISON, id, json_pack("{s:s}", "reason", reason),
@@ -116,23 +102,18 @@ static bool entry_release(struct db *db, const char *id, const char *reason,
   return db_end(db, ok, error);
 }
 
-void route_poison_release(struct worker *worker, struct request *request) {
-  cleanup_rows struct db_rows *rows = entry_find(worker, request), *after = NULL;
+bool route_poison_release(struct worker *worker, struct request *request, struct error *error) {
+  cleanup_rows struct db_rows *rows = entry_find(worker, request, error);
   struct poison_release wanted = {0};
-  struct error error;
   bool is_released;
-  if (!rows)
-    return;
-
-  if (!record_read(&poison_release_record, request->json, "", &wanted, &error) ||
-      !entry_release(worker->db, db_get(rows, 0, "id"), wanted.reason, request_author(request),
-                     &is_released, &error))
-    answer_failure(request, &error);
-  else if (!is_released)
-    answer_refusal(request, ERROR_CONFLICT, "",
-                   "entry %s was released already; GET /v1/poison/%s says by whom and why",
-                   db_get(rows, 0, "id"), db_get(rows, 0, "id"));
-  else if ((after = entry_find(worker, request)))
-    entry_answer(request, after);
+  bool ok = rows && record_read(&poison_release_record, request->json, "", &wanted, error) &&
+            entry_release(worker->db, db_get(rows, 0, "id"), wanted.reason, request_author(request),
+                          &is_released, error);
   record_release(&poison_release_record, &wanted);
+  if (ok && !is_released)
+    ok = error_of(error, ERROR_CONFLICT,
+                  "entry %s was released already; GET /v1/poison/%s says by whom and why",
+                  db_get(rows, 0, "id"), db_get(rows, 0, "id"));
+  cleanup_rows struct db_rows *after = ok ? entry_find(worker, request, error) : NULL;
+  return after && entry_answer(request, after);
 }

@@ -8,8 +8,10 @@
  *     a power supply failed. Two losses have the same moment when less than half the time of a
  *     lease is between them: agents that died together had renewed at different times;
  *   - an operator released the config, its object or its kernel after it; or the measurements of
- * its job were removed. Losses that count are *repeated* when two of them do not have the same
- * moment, or are of the same device, which got the config again after the first.
+ *     its job were removed.
+ *
+ * Losses that count are *repeated* when two of them do not have the same moment, or are of the same
+ * device, which got the config again after the first.
  *
  *   - A config (the same values of the same kernel and build) is poisoned when it was repeatedly
  *     lost in each of POISON_JOBS jobs, or repeatedly and by POISON_AGENTS agents.

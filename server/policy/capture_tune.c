@@ -20,21 +20,21 @@ struct tune_request {
   int64_t priority;
   struct job_budget budget;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct tune_request, member, __VA_ARGS__)
+#define RECORD_OF struct tune_request
 static const struct field request_fields[] = {
-    FIELD(TEXTS, functions, FIELD_NOT_NULL | FIELD_OR_INTEGER, .least = 1, .most = FUNCTIONS_MAX,
-          .about = "ids of captured functions"),
-    FIELD(TEXT, name, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = PATTERN_MAX,
-          .about = "or a pattern of their names, with * and ?"),
-    FIELD(JSON, keys, FIELD_NOT_NULL | FIELD_ARRAY, .least = 1, .most = KEYS_MAX,
-          .schema = SCHEMA("Key"),
-          .about = "only keys that have all members of one of these; default: all"),
-    FIELD(TEXT, run, FIELD_NOT_NULL | FIELD_LINE, .most = JOB_TEXT_MAX,
-          .about = "also where the key has a job of another run; default: only where it has none"),
-    FIELD(INTEGER, priority, FIELD_NOT_NULL, .least = -1000, .most = 1000, .about = "default: 0"),
-    FIELD(RECORD, budget, .of = &job_budget_record),
+    MEMBER(TEXTS, functions, FIELD_NOT_NULL | FIELD_OR_INTEGER, .least = 1, .most = FUNCTIONS_MAX,
+           .about = "ids of captured functions"),
+    MEMBER(TEXT, name, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = PATTERN_MAX,
+           .about = "or a pattern of their names, with * and ?"),
+    MEMBER(JSON, keys, FIELD_NOT_NULL | FIELD_ARRAY, .least = 1, .most = KEYS_MAX,
+           .schema = SCHEMA("Key"),
+           .about = "only keys that have all members of one of these; default: all"),
+    MEMBER(TEXT, run, FIELD_NOT_NULL | FIELD_LINE, .most = JOB_TEXT_MAX,
+           .about = "also where the key has a job of another run; default: only where it has none"),
+    MEMBER(INTEGER, priority, FIELD_NOT_NULL, .least = -1000, .most = 1000, .about = "default: 0"),
+    MEMBER(RECORD, budget, .of = &job_budget_record),
 };
-#undef FIELD
+#undef RECORD_OF
 const struct record capture_tune_record =
     RECORD("CaptureTune", struct tune_request, request_fields);
 
@@ -47,22 +47,22 @@ struct tunable {
   json_t *key, *environment, *space;
   bool created;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct tunable, member, __VA_ARGS__)
+#define RECORD_OF struct tunable
 static const struct field tunable_fields[] = {
-    FIELD(INTEGER, id, FIELD_NO_JSON),
-    FIELD(ID, function, FIELD_ANSWER),
-    FIELD(TEXT, name, FIELD_ANSWER, .about = "MODULE:QUALNAME"),
-    FIELD(DIGEST, kernel, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXT, state, FIELD_ANSWER, .about = "as in a CaptureLaunch, after the request"),
-    FIELD(ID, job, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(BOOL, created, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "whether the request made it"),
-    FIELD(TEXT, why, FIELD_ANSWER | FIELD_OMITTED, .about = "why there is no job, or no winner"),
-    FIELD(JSON, space, FIELD_NO_JSON),
+    MEMBER(INTEGER, id, FIELD_NO_JSON),
+    MEMBER(ID, function),
+    MEMBER(TEXT, name, .about = "MODULE:QUALNAME"),
+    MEMBER(DIGEST, kernel, FIELD_OMITTED),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, state, .about = "as in a CaptureLaunch, after the request"),
+    MEMBER(ID, job, FIELD_OMITTED),
+    MEMBER(BOOL, created, FIELD_NO_COLUMN, .about = "whether the request made it"),
+    MEMBER(TEXT, why, FIELD_OMITTED, .about = "why there is no job, or no winner"),
+    MEMBER(JSON, space, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record tunable_record = RECORD("CaptureKeyJob", struct tunable, tunable_fields);
+const struct record tunable_record = ANSWER("CaptureKeyJob", tunable_fields);
+#undef RECORD_OF
 
 static bool wanted_check(const struct tune_request *wanted, struct error *error) {
   size_t index;
@@ -79,10 +79,9 @@ static bool wanted_check(const struct tune_request *wanted, struct error *error)
 
 static bool tunable_read(struct db *db, const struct tune_request *wanted,
                          struct db_rows **ret_rows, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_record(&parameters, &capture_tune_record, wanted);
-  bind_integer(&parameters, "limit", POLICY_JOBS_MAX);
-  if (!db_run(db, &sql_policy_tunable, &parameters, ret_rows, error))
+  if (!(*ret_rows =
+            db_query(db, &sql_policy_tunable, error, BY_RECORD(&capture_tune_record, wanted),
+                     BY_INTEGER("limit", POLICY_JOBS_MAX))))
     return false;
   return db_count(*ret_rows) ||
          error_of(error, ERROR_MISSING,
@@ -118,11 +117,8 @@ static bool tunable_submit(struct worker *worker, const struct tune_request *wan
     free(one->state);
     one->state = xstrdup(job_state_names[job.state]);
   }
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", one->id);
-  bind_integer(&parameters, "job", job.id);
-  bind_text(&parameters, "refused", NULL);
-  return db_run(worker->db, &sql_policy_decided, &parameters, NULL, error);
+  return db_execute(worker->db, &sql_policy_decided, error, BY_INTEGER("id", one->id),
+                    BY_INTEGER("job", job.id), BY_TEXT("refused", NULL));
 }
 
 static bool keys_tune(struct worker *worker, const struct tune_request *wanted,
@@ -148,26 +144,21 @@ static bool keys_tune(struct worker *worker, const struct tune_request *wanted,
   return ok;
 }
 
-void route_capture_tune(struct worker *worker, struct request *request) {
+bool route_capture_tune(struct worker *worker, struct request *request, struct error *error) {
   struct tune_request wanted;
-  struct error error;
   json_t *answer = NULL;
   bool is_locked = false;
-  if (!request_query_only(request, NULL))
-    return;
-
   record_init(&capture_tune_record, &wanted);
   wanted.priority = 0;
-  bool ok = record_read(&capture_tune_record, request->json, "", &wanted, &error) &&
-            wanted_check(&wanted, &error);
+  bool ok = record_read(&capture_tune_record, request->json, "", &wanted, error) &&
+            wanted_check(&wanted, error);
   /* So that a policy does not make a job of the same key meanwhile. */
-  ok = ok && policy_lock(worker->db, true, &is_locked, &error);
-  ok = ok && keys_tune(worker, &wanted, request_author(request), &answer, &error);
+  ok = ok && policy_lock(worker->db, true, &is_locked, error);
+  ok = ok && keys_tune(worker, &wanted, request_author(request), &answer, error);
   if (is_locked)
     policy_unlock(worker->db);
   if (ok)
     request_answer_json(request, 200, answer);
-  else
-    answer_failure(request, &error);
   record_release(&capture_tune_record, &wanted);
+  return ok;
 }

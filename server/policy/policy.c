@@ -27,40 +27,41 @@ static bool pattern_check(const char *text, struct error *error) {
   return *text || error_set(error, "an empty pattern names no image; leave it out");
 }
 
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct policy, member, __VA_ARGS__)
+#define RECORD_OF struct policy
 static const struct field policy_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER, .about = "null: the token has set none"),
-    FIELD(ENUM, mode, FIELD_REQUIRED, .names = mode_names),
-    FIELD(NUMBER, device_seconds_per_day, .least_number = 1e-3, .most_number = 1e9,
-          .about = "of all jobs that the policy makes; null: no limit"),
-    FIELD(NUMBER, device_seconds_per_job, .least_number = 1e-3, .most_number = 1e9,
-          .about = "the budget of each job; null: for demand that of the kernel's newest job"),
-    FIELD(INTEGER, jobs_per_hour, .least = 1, .most = 100000, .about = "null: no limit"),
-    FIELD(TEXT, run, FIELD_NOT_NULL, .most = JOB_TEXT_MAX, .about = "of its jobs; default: policy"),
-    FIELD(INTEGER, configs_max, .least = 1, .most = INT64_C(1) << 40,
-          .about = "keys with more configs get no job; null: no limit"),
-    FIELD(TEXTS, tokens, FIELD_NOT_NULL, .most = POLICY_NAMES_MAX,
-          .about = "only captures and demand of these tokens count; *: those of all"),
-    FIELD(TEXTS, images, FIELD_NOT_NULL, .most = POLICY_NAMES_MAX, .check = pattern_check,
-          .about = "patterns with * and ?; none: every image"),
-    FIELD(TEXT, channel, .least = 1, .most = 64, .check = channel_name_check,
-          .about = "where proposals go; null: none are made"),
-    FIELD(ENUM, require, FIELD_NOT_NULL, .names = agreement_requirement_names,
-          .about = "the agreement that winners of proposals need; default: agrees"),
-    FIELD(BOOL, promote, FIELD_NOT_NULL,
-          .about = "promote proposals of channels that need no signature"),
-    FIELD(TIME, set_at, FIELD_ANSWER),
-    FIELD(TEXT, set_by, FIELD_ANSWER, .about = "the token whose policy it is"),
-    FIELD(ID, set_by_id, FIELD_ANSWER),
-    FIELD(BOOL, acts, FIELD_ANSWER, .about = "its mode is not off, and its token has not ended"),
-    FIELD(INTEGER, token, FIELD_NO_JSON),
-    FIELD(TEXT, roles, FIELD_NO_JSON),
-    FIELD(NUMBER, used_today, FIELD_ANSWER | FIELD_NO_COLUMN,
-          .about = "device seconds of its jobs since midnight (UTC); null in lists"),
-    FIELD(NUMBER, open, FIELD_ANSWER | FIELD_NO_COLUMN,
-          .about = "device seconds that its unfinished jobs are estimated to need still"),
+    MEMBER(ID, id, FIELD_ANSWER, .about = "null: the token has set none"),
+    MEMBER(ENUM, mode, FIELD_REQUIRED, .names = mode_names),
+    MEMBER(NUMBER, device_seconds_per_day, .least_number = 1e-3, .most_number = 1e9,
+           .about = "of all jobs that the policy makes; null: no limit"),
+    MEMBER(NUMBER, device_seconds_per_job, .least_number = 1e-3, .most_number = 1e9,
+           .about = "the budget of each job; null: for demand that of the kernel's newest job"),
+    MEMBER(INTEGER, jobs_per_hour, .least = 1, .most = 100000, .about = "null: no limit"),
+    MEMBER(TEXT, run, FIELD_NOT_NULL, .most = JOB_TEXT_MAX,
+           .about = "of its jobs; default: policy"),
+    MEMBER(INTEGER, configs_max, .least = 1, .most = INT64_C(1) << 40,
+           .about = "keys with more configs get no job; null: no limit"),
+    MEMBER(TEXTS, tokens, FIELD_NOT_NULL, .most = POLICY_NAMES_MAX,
+           .about = "only captures and demand of these tokens count; *: those of all"),
+    MEMBER(TEXTS, images, FIELD_NOT_NULL, .most = POLICY_NAMES_MAX, .check = pattern_check,
+           .about = "patterns with * and ?; none: every image"),
+    MEMBER(TEXT, channel, .least = 1, .most = 64, .check = channel_name_check,
+           .about = "where proposals go; null: none are made"),
+    MEMBER(ENUM, require, FIELD_NOT_NULL, .names = agreement_requirement_names,
+           .about = "the agreement that winners of proposals need; default: agrees"),
+    MEMBER(BOOL, promote, FIELD_NOT_NULL,
+           .about = "promote proposals of channels that need no signature"),
+    MEMBER(TIME, set_at, FIELD_ANSWER),
+    MEMBER(TEXT, set_by, FIELD_ANSWER, .about = "the token whose policy it is"),
+    MEMBER(ID, set_by_id, FIELD_ANSWER),
+    MEMBER(BOOL, acts, FIELD_ANSWER, .about = "its mode is not off, and its token has not ended"),
+    MEMBER(INTEGER, token, FIELD_NO_JSON),
+    MEMBER(TEXT, roles, FIELD_NO_JSON),
+    MEMBER(NUMBER, used_today, FIELD_ANSWER | FIELD_NO_COLUMN,
+           .about = "device seconds of its jobs since midnight (UTC); null in lists"),
+    MEMBER(NUMBER, open, FIELD_ANSWER | FIELD_NO_COLUMN,
+           .about = "device seconds that its unfinished jobs are estimated to need still"),
 };
-#undef FIELD
+#undef RECORD_OF
 const struct record policy_record = RECORD("Policy", struct policy, policy_fields);
 
 void policy_release(struct policy *policy) { record_release(&policy_record, policy); }
@@ -77,12 +78,10 @@ static void policies_release(struct policies *policies) {
 /* All, or that of one owner. */
 static bool policies_load(struct db *db, const char *owner, struct policies *ret,
                           struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "owner", owner);
-  bind_integer(&parameters, "after", 0);
-  bind_integer(&parameters, "limit", POLICIES_MAX);
-  if (!db_run(db, &sql_policy_list, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_policy_list, error, BY_TEXT("owner", owner), BY_INTEGER("after", 0),
+               BY_INTEGER("limit", POLICIES_MAX));
+  if (!rows)
     return false;
   ret->all = db_read_all(rows, &policy_record, &ret->n);
   return true;
@@ -107,12 +106,10 @@ bool policy_load(struct db *db, const char *owner, struct policy *ret, struct er
 }
 
 bool policy_budget(struct db *db, struct policy *policy, double *ret_left, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "config_us", CONFIG_US_DEFAULT);
-  bind_text(&parameters, "owner", policy->set_by);
-  bind_text(&parameters, "run", policy->run);
-  if (!db_run(db, &sql_policy_usage, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_policy_usage, error, BY_INTEGER("config_us", CONFIG_US_DEFAULT),
+               BY_TEXT("owner", policy->set_by), BY_TEXT("run", policy->run));
+  if (!rows)
     return false;
 
   policy->used_today = db_get_double(rows, 0, "used_us") / 1e6;
@@ -126,8 +123,9 @@ bool policy_budget(struct db *db, struct policy *policy, double *ret_left, struc
 }
 
 bool policy_lock(struct db *db, bool waits, bool *ret_locked, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, waits ? &sql_policy_lock_wait : &sql_policy_lock, NULL, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, waits ? &sql_policy_lock_wait : &sql_policy_lock, error);
+  if (!rows)
     return false;
   *ret_locked = waits || db_get_bool(rows, 0, "is_locked");
   return true;
@@ -136,42 +134,34 @@ bool policy_lock(struct db *db, bool waits, bool *ret_locked, struct error *erro
 /* A lost connection has lost the lock, too. */
 void policy_unlock(struct db *db) {
   struct error error;
-  if (!db_run(db, &sql_policy_unlock, NULL, NULL, &error))
+  if (!db_execute(db, &sql_policy_unlock, &error))
     log_warning("policy: %s", error.message);
 }
 
 /* Routes */
 
-static void policy_answer(struct worker *worker, struct request *request, struct policy *policy) {
-  struct error error;
+static bool policy_answer(struct worker *worker, struct request *request, struct policy *policy,
+                          struct error *error) {
   double left;
-  if (policy_budget(worker->db, policy, &left, &error))
-    request_answer_json(request, 200, record_write(&policy_record, policy));
-  else
-    answer_failure(request, &error);
+  if (!policy_budget(worker->db, policy, &left, error))
+    return false;
+  return request_answer_json(request, 200, record_write(&policy_record, policy));
 }
 
-void route_policy_get(struct worker *worker, struct request *request) {
+bool route_policy_get(struct worker *worker, struct request *request, struct error *error) {
   cleanup_policy struct policy policy = {0};
-  struct error error;
-  if (!request_query_only(request, NULL))
-    return;
-  if (policy_load(worker->db, request->token_name, &policy, &error))
-    policy_answer(worker, request, &policy);
-  else
-    answer_failure(request, &error);
+  return policy_load(worker->db, request->token_name, &policy, error) &&
+         policy_answer(worker, request, &policy, error);
 }
 
 static bool is_of_operators(const struct request *request) {
   return request->roles & (TOKEN_OPERATOR | TOKEN_ADMIN);
 }
 
-void route_policy_list(struct worker *worker, struct request *request) {
+bool route_policy_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_policy_list, .record = &policy_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "owner", is_of_operators(request) ? NULL : request->token_name);
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  return answer_page_by(worker, request, &list, error,
+                        BY_TEXT("owner", is_of_operators(request) ? NULL : request->token_name));
 }
 
 /* Refuses a policy that could never do what it says. */
@@ -189,10 +179,9 @@ static bool policy_check(struct db *db, const struct policy *policy, struct erro
     return error_at(error, "/promote",
                     "there is nothing to promote without a \"channel\" for proposals");
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_record(&parameters, &policy_record, policy);
-  if (!db_run(db, &sql_policy_unknown_tokens, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_policy_unknown_tokens, error, BY_RECORD(&policy_record, policy));
+  if (!rows)
     return false;
   return !db_count(rows) ||
          error_at(error, "/tokens", "there is no token \"%.64s\"; `wavetune token list` prints all",
@@ -202,11 +191,10 @@ static bool policy_check(struct db *db, const struct policy *policy, struct erro
 /* Two policies would replace each other's proposals for ever. Under policy_lock. */
 static bool channel_check(struct db *db, const struct policy *policy, const struct author *author,
                           struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "channel", policy->channel);
-  bind_text(&parameters, "author", author->name);
-  if (!db_run(db, &sql_policy_of_channel, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_policy_of_channel, error, BY_TEXT("channel", policy->channel),
+               BY_TEXT("author", author->name));
+  if (!rows)
     return false;
   return !db_count(rows) ||
          error_of_at(error, ERROR_CONFLICT, "/channel",
@@ -217,9 +205,6 @@ static bool channel_check(struct db *db, const struct policy *policy, const stru
 
 static bool policy_store(struct db *db, const struct policy *policy, const struct author *author,
                          struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_record(&parameters, &policy_record, policy);
-  bind_author(&parameters, author);
   if (!db_begin(db, error))
     return false;
   json_t *detail = record_write(&policy_record, policy);
@@ -227,7 +212,8 @@ static bool policy_store(struct db *db, const struct policy *policy, const struc
                                         "acts", "used_today", "open"};
   for (size_t i = 0; i < ARRAY_LENGTH(answers); i++)
     json_object_del(detail, answers[i]);
-  bool ok = db_run(db, &sql_policy_set, &parameters, NULL, error);
+  bool ok =
+      db_execute(db, &sql_policy_set, error, BY_RECORD(&policy_record, policy), BY_AUTHOR(author));
   if (ok)
     ok = audit_note(db, author, AUDIT_SET_POLICY, mode_names[policy->mode], detail, error);
   else
@@ -235,42 +221,34 @@ static bool policy_store(struct db *db, const struct policy *policy, const struc
   return db_end(db, ok, error);
 }
 
-void route_policy_put(struct worker *worker, struct request *request) {
+bool route_policy_put(struct worker *worker, struct request *request, struct error *error) {
   cleanup_policy struct policy wanted = {0}, policy = {0};
   const struct author *author = request_author(request);
-  struct error error;
   bool is_locked = false;
-  if (!request_query_only(request, NULL))
-    return;
-
   record_init(&policy_record, &wanted);
-  bool ok = record_read(&policy_record, request->json, "", &wanted, &error) &&
-            policy_check(worker->db, &wanted, &error);
+  bool ok = record_read(&policy_record, request->json, "", &wanted, error) &&
+            policy_check(worker->db, &wanted, error);
   /* What the server promotes for a policy its token could promote itself; operators may, because
    * they could before policies belonged to tokens. */
   if (ok && wanted.promote && !is_of_operators(request) &&
-      !channel_may_be_moved(worker, request, wanted.channel))
-    return;
+      !channel_may_be_moved(worker, request, wanted.channel, error))
+    return false;
 
-  ok = ok && policy_lock(worker->db, true, &is_locked, &error) &&
-       channel_check(worker->db, &wanted, author, &error) &&
-       policy_store(worker->db, &wanted, author, &error);
+  ok = ok && policy_lock(worker->db, true, &is_locked, error) &&
+       channel_check(worker->db, &wanted, author, error) &&
+       policy_store(worker->db, &wanted, author, error);
   if (is_locked)
     policy_unlock(worker->db);
-  if (ok && policy_load(worker->db, author->name, &policy, &error))
-    policy_answer(worker, request, &policy);
-  else
-    answer_failure(request, &error);
+  return ok && policy_load(worker->db, author->name, &policy, error) &&
+         policy_answer(worker, request, &policy, error);
 }
 
 /* Under policy_lock: a pass that read it before would propose, and promote, what it said. */
 static bool policy_remove(struct db *db, int64_t id, const char *owner, const struct author *author,
                           bool *ret_removed, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", id);
-  bind_text(&parameters, "owner", owner);
-  bool ok = db_begin(db, error) && db_run(db, &sql_policy_remove, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && (rows = db_query(db, &sql_policy_remove, error,
+                                                    BY_INTEGER("id", id), BY_TEXT("owner", owner)));
   *ret_removed = ok && db_count(rows);
   if (*ret_removed)
     ok = audit_note(db, author, AUDIT_REMOVE_POLICY, db_get(rows, 0, "set_by"), NULL, error) &&
@@ -278,26 +256,23 @@ static bool policy_remove(struct db *db, int64_t id, const char *owner, const st
   return db_end(db, ok, error);
 }
 
-void route_policy_delete(struct worker *worker, struct request *request) {
+bool route_policy_delete(struct worker *worker, struct request *request, struct error *error) {
   const char *owner = is_of_operators(request) ? NULL : request->token_name;
-  struct error error;
   bool is_removed, is_locked = false;
   int64_t id;
-  if (!request_query_only(request, NULL) || !answer_id(request, "policy", &id))
-    return;
+  if (!id_read(request, "policy", &id, error))
+    return false;
 
-  bool ok = policy_lock(worker->db, true, &is_locked, &error) &&
-            policy_remove(worker->db, id, owner, request_author(request), &is_removed, &error);
+  bool ok = policy_lock(worker->db, true, &is_locked, error) &&
+            policy_remove(worker->db, id, owner, request_author(request), &is_removed, error);
   if (is_locked)
     policy_unlock(worker->db);
   if (!ok)
-    answer_failure(request, &error);
-  else if (!is_removed)
-    answer_refusal(request, ERROR_MISSING, "",
-                   "there is no policy %lld%s; GET /v1/policies lists them", (long long)id,
-                   owner ? " of this token" : "");
-  else
-    request_answer_empty(request, 204);
+    return false;
+  if (!is_removed)
+    return error_of(error, ERROR_MISSING, "there is no policy %lld%s; GET /v1/policies lists them",
+                    (long long)id, owner ? " of this token" : "");
+  return request_answer_empty(request, 204);
 }
 
 /* The thread */

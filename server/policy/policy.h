@@ -37,8 +37,7 @@
 #include "server/db/db.h"
 #include "server/server.h"
 
-#define POLICY_NAMES_MAX 100 /* tokens, and patterns of images */
-#define POLICY_TEXT_MAX 256
+#define POLICY_NAMES_MAX 100  /* tokens, and patterns of images */
 #define POLICY_RUN "policy"   /* where the policy states none */
 #define POLICY_PRIORITY (-50) /* below that of submitted jobs, above that of demand */
 #define POLICY_JOBS_MAX 1000  /* of one request */

@@ -65,15 +65,12 @@ static bool id_note(struct db *db, const struct author *author, enum audit_actio
 /* Ends the open proposals of a place, or, with a NULL place, those to channels without a policy. */
 static bool open_replace(struct db *db, const struct place *place, const char *reason,
                          const struct author *author, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "channel", place ? place->policy->channel : NULL);
-  bind_digest(&parameters, "environment_digest", place ? &place->environment_digest : NULL);
-  bind_text(&parameters, "tag", PROPOSAL_TAG);
-  bind_text(&parameters, "regime", regime_name(PROPOSAL_REGIME));
-  bind_text(&parameters, "reason", reason);
-  bind_author(&parameters, author);
-  if (!db_run(db, &sql_proposals_replace, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_proposals_replace, error, BY_TEXT("channel", place ? place->policy->channel : NULL),
+      BY_DIGEST("environment_digest", place ? &place->environment_digest : NULL),
+      BY_TEXT("tag", PROPOSAL_TAG), BY_TEXT("regime", regime_name(PROPOSAL_REGIME)),
+      BY_TEXT("reason", reason), BY_AUTHOR(author));
+  if (!rows)
     return false;
   for (int row = 0; row < db_count(rows); row++)
     if (!id_note(db, author, AUDIT_REPLACE, db_get_integer(rows, row, "id"),
@@ -136,20 +133,16 @@ static bool proposal_add(struct db *db, const struct place *place, const struct 
                          const char *etag, json_t *changes, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_json json_t *environment = environment_to_json(&place->environment);
-  cleanup_parameters struct db_parameters parameters = {0};
   const char *channel = place->policy->channel;
-  bind_text(&parameters, "channel", channel);
-  bind_digest(&parameters, "release", &made->release->digest);
-  bind_digest(&parameters, "environment_digest", &place->environment_digest);
-  bind_json(&parameters, "environment", environment);
-  bind_text(&parameters, "tag", PROPOSAL_TAG);
-  bind_text(&parameters, "regime", regime_name(PROPOSAL_REGIME));
-  bind_integer(&parameters, "winners", (int64_t)made->release->n_winners);
-  bind_text(&parameters, "images", place->images);
-  bind_text(&parameters, "etag", etag);
-  bind_json(&parameters, "changes", changes);
   return open_replace(db, place, "another release replaces it", &author_server, error) &&
-         db_run(db, &sql_proposals_add, &parameters, &rows, error) &&
+         (rows = db_query(db, &sql_proposals_add, error, BY_TEXT("channel", channel),
+                          BY_DIGEST("release", &made->release->digest),
+                          BY_DIGEST("environment_digest", &place->environment_digest),
+                          BY_JSON("environment", environment), BY_TEXT("tag", PROPOSAL_TAG),
+                          BY_TEXT("regime", regime_name(PROPOSAL_REGIME)),
+                          BY_INTEGER("winners", (int64_t)made->release->n_winners),
+                          BY_TEXT("images", place->images), BY_TEXT("etag", etag),
+                          BY_JSON("changes", changes))) &&
          id_note(db, &author_server, AUDIT_PROPOSE, db_get_integer(rows, 0, "id"),
                  json_pack("{s:s, s:o, s:O, s:I}", "channel", channel, "release",
                            json_digest_text(&made->release->digest), "images", place->image_list,
@@ -162,18 +155,15 @@ static bool place_store(struct worker *worker, const struct place *place,
                         const struct release *served, const struct release_made *made,
                         struct error *error) {
   struct db *db = worker->db;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   const char *etag =
       json_string_value(json_object_get(json_object_get(made->answer, "replaces"), "etag"));
   bool is_served = served && digest_equal(&served->digest, &made->release->digest);
-  bind_text(&parameters, "channel", place->policy->channel);
-  bind_digest(&parameters, "environment_digest", &place->environment_digest);
-  bind_text(&parameters, "tag", PROPOSAL_TAG);
-  bind_text(&parameters, "regime", regime_name(PROPOSAL_REGIME));
-  bind_digest(&parameters, "release", &made->release->digest);
-  bind_text(&parameters, "etag", etag);
-  if (!db_run(db, &sql_proposals_present, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_proposals_present, error, BY_TEXT("channel", place->policy->channel),
+               BY_DIGEST("environment_digest", &place->environment_digest),
+               BY_TEXT("tag", PROPOSAL_TAG), BY_TEXT("regime", regime_name(PROPOSAL_REGIME)),
+               BY_DIGEST("release", &made->release->digest), BY_TEXT("etag", etag));
+  if (!rows)
     return false;
   if (!db_is_null(rows, 0, "same") || db_get_bool(rows, 0, "is_rejected"))
     return true;
@@ -211,8 +201,6 @@ static bool may_promote(struct db *db, const struct policy *policy, bool *ret,
 
 /* Promotes what is open by the rule, where the channel needs no signature. */
 static bool open_promote(struct worker *worker, const struct policy *policy, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   bool may;
   if (!policy->promote || server_publisher_keys(worker->server)->n)
     return true;
@@ -220,8 +208,9 @@ static bool open_promote(struct worker *worker, const struct policy *policy, str
     return false;
   if (!may)
     return true;
-  bind_text(&parameters, "channel", policy->channel);
-  if (!db_run(worker->db, &sql_proposals_open, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_proposals_open, error, BY_TEXT("channel", policy->channel));
+  if (!rows)
     return false;
   for (int row = 0; row < db_count(rows); row++) {
     const struct digest release = db_get_digest(rows, row, "release");
@@ -238,9 +227,9 @@ static bool open_promote(struct worker *worker, const struct policy *policy, str
 /* Whether something changed since it was looked at; notes the state as it is now. */
 static bool is_changed(struct db *db, struct proposed_places *places, bool *ret,
                        struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
   int64_t now_ms = clock_monotonic_ms();
-  if (!db_run(db, &sql_proposals_state, NULL, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_proposals_state, error);
+  if (!rows)
     return false;
   struct digest state = db_get_digest(rows, 0, "state");
   *ret = !places->looked_ms || now_ms - places->looked_ms > PROPOSAL_LOOK_MS ||
@@ -253,7 +242,7 @@ static bool is_changed(struct db *db, struct proposed_places *places, bool *ret,
 }
 
 static bool old_collect(struct db *db, struct error *error) {
-  return db_run_by(db, &sql_proposals_collect, "days", PROPOSAL_KEEP_DAYS, NULL, error);
+  return db_execute(db, &sql_proposals_collect, error, BY_INTEGER("days", PROPOSAL_KEEP_DAYS));
 }
 
 /* In a transaction, because it notes what it ends. */
@@ -266,11 +255,10 @@ static bool others_replace(struct db *db, struct error *error) {
 /* Proposes for each environment that changed. */
 static bool places_propose(struct worker *worker, const struct policy *policy,
                            struct proposed_places *places, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "policy", policy->id);
-  bind_text(&parameters, "regime", regime_name(PROPOSAL_REGIME));
-  if (!db_run(worker->db, &sql_proposals_places, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_proposals_places, error, BY_INTEGER("policy", policy->id),
+               BY_TEXT("regime", regime_name(PROPOSAL_REGIME)));
+  if (!rows)
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
@@ -323,35 +311,35 @@ struct proposal {
   struct texts images;
   bool promote;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct proposal, member, __VA_ARGS__)
+#define RECORD_OF struct proposal
 static const struct field proposal_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(TEXT, channel, FIELD_ANSWER),
-    FIELD(DIGEST, release, FIELD_ANSWER),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXT, tag, FIELD_ANSWER),
-    FIELD(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
-    FIELD(INTEGER, winners, FIELD_ANSWER),
-    FIELD(INTEGER, added, FIELD_ANSWER, .about = "winners that the channel does not serve"),
-    FIELD(INTEGER, removed, FIELD_ANSWER),
-    FIELD(INTEGER, changed, FIELD_ANSWER),
-    FIELD(TEXTS, images, FIELD_ANSWER, .about = "whose captured keys were all done"),
-    FIELD(TEXT, etag, FIELD_ANSWER,
-          .about = "of the channel's entry that it was compared with; null: there was none"),
-    FIELD(TEXT, state, FIELD_ANSWER,
-          .schema = "{\"enum\": [\"open\", \"promoted\", \"rejected\", \"replaced\"]}"),
-    FIELD(TEXT, waits_for, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "of an open one"),
-    FIELD(TEXT, reason, FIELD_ANSWER, .about = "of a rejection or replacement"),
-    FIELD(TIME, made_at, FIELD_ANSWER),
-    FIELD(TIME, decided_at, FIELD_ANSWER),
-    FIELD(TEXT, decided_by, FIELD_ANSWER, .schema = SCHEMA_BY),
-    FIELD(ID, decided_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(JSON, changes, FIELD_ANSWER | FIELD_OMITTED, .schema = "{\"type\": \"object\"}",
-          .about = "added, removed, changed, kept and skipped; not in lists"),
-    FIELD(BOOL, promote, FIELD_NO_JSON),
+    MEMBER(ID, id),
+    MEMBER(TEXT, channel),
+    MEMBER(DIGEST, release),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, tag),
+    MEMBER(ENUM, regime, .names = regime_names, .schema = SCHEMA("Regime")),
+    MEMBER(INTEGER, winners),
+    MEMBER(INTEGER, added, .about = "winners that the channel does not serve"),
+    MEMBER(INTEGER, removed),
+    MEMBER(INTEGER, changed),
+    MEMBER(TEXTS, images, .about = "whose captured keys were all done"),
+    MEMBER(TEXT, etag,
+           .about = "of the channel's entry that it was compared with; null: there was none"),
+    MEMBER(TEXT, state,
+           .schema = "{\"enum\": [\"open\", \"promoted\", \"rejected\", \"replaced\"]}"),
+    MEMBER(TEXT, waits_for, FIELD_NO_COLUMN, .about = "of an open one"),
+    MEMBER(TEXT, reason, .about = "of a rejection or replacement"),
+    MEMBER(TIME, made_at),
+    MEMBER(TIME, decided_at),
+    MEMBER(TEXT, decided_by, .schema = SCHEMA_BY),
+    MEMBER(ID, decided_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(JSON, changes, FIELD_OMITTED, .schema = "{\"type\": \"object\"}",
+           .about = "added, removed, changed, kept and skipped; not in lists"),
+    MEMBER(BOOL, promote, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record proposal_record = RECORD("Proposal", struct proposal, proposal_fields);
+const struct record proposal_record = ANSWER("Proposal", proposal_fields);
+#undef RECORD_OF
 
 static json_t *proposal_write(const void *object, bool is_signed) {
   struct proposal proposal = *(const struct proposal *)object;
@@ -365,83 +353,67 @@ static json_t *proposal_write(const void *object, bool is_signed) {
 static json_t *write_signed(const void *object) { return proposal_write(object, true); }
 static json_t *write_unsigned(const void *object) { return proposal_write(object, false); }
 
-void route_proposal_list(struct worker *worker, struct request *request) {
+bool route_proposal_list(struct worker *worker, struct request *request, struct error *error) {
   const struct list list = {.statement = &sql_proposals_list,
                             .record = &proposal_record,
                             .write = server_publisher_keys(worker->server)->n ? write_signed
                                                                               : write_unsigned,
                             .is_newest_first = true};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  return answer_page_by(worker, request, &list, error);
 }
 
-/* Finds the proposal of the path. Else answers and returns NULL. */
-static struct db_rows *proposal_find(struct worker *worker, struct request *request) {
-  struct error error;
+/* Finds the proposal of the path. NULL: *error says why not. */
+static struct db_rows *proposal_find(struct worker *worker, struct request *request,
+                                     struct error *error) {
   int64_t id;
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!request_query_only(request, NULL) || !answer_id(request, "proposal", &id))
+  if (!id_read(request, "proposal", &id, error))
     return NULL;
-  if (!db_run_by(worker->db, &sql_proposals_get, "id", id, &rows, &error))
-    answer_failure(request, &error);
-  else if (!db_count(rows))
-    answer_refusal(request, ERROR_MISSING, "",
-                   "there is no proposal %lld; GET /v1/proposals "
-                   "lists all",
-                   (long long)id);
-  else
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_proposals_get, error, BY_INTEGER("id", id));
+  if (rows && db_count(rows))
     return TAKE(rows);
+  if (rows)
+    error_of(error, ERROR_MISSING, "there is no proposal %lld; GET /v1/proposals lists all",
+             (long long)id);
   return NULL;
 }
 
-static void proposal_answer(struct worker *worker, struct request *request,
+static bool proposal_answer(struct worker *worker, struct request *request,
                             const struct db_rows *rows) {
-  cleanup_json json_t *items = db_first_rows_to_json(
-      rows, 1, &proposal_record,
-      server_publisher_keys(worker->server)->n ? write_signed : write_unsigned);
-  request_answer_json(request, 200, json_incref(json_array_get(items, 0)));
+  return request_answer_json(
+      request, 200,
+      db_row_to_json(rows, &proposal_record,
+                     server_publisher_keys(worker->server)->n ? write_signed : write_unsigned));
 }
 
-void route_proposal_get(struct worker *worker, struct request *request) {
-  cleanup_rows struct db_rows *rows = proposal_find(worker, request);
-  if (rows)
-    proposal_answer(worker, request, rows);
+bool route_proposal_get(struct worker *worker, struct request *request, struct error *error) {
+  cleanup_rows struct db_rows *rows = proposal_find(worker, request, error);
+  return rows && proposal_answer(worker, request, rows);
 }
 
-/* Whether it is open. Else answers. */
-static bool is_open(struct request *request, const struct db_rows *rows) {
+static bool open_check(const struct db_rows *rows, struct error *error) {
   const char *state = db_get(rows, 0, "state"), *reason = db_get(rows, 0, "reason");
-  bool is = string_equal(state, "open");
-  if (!is)
-    answer_refusal(request, ERROR_CONFLICT, "",
-                   "proposal %s was %s%s%s; GET /v1/proposals lists all", db_get(rows, 0, "id"),
-                   state, *reason ? ": " : "", reason);
-  return is;
+  return string_equal(state, "open") ||
+         error_of(error, ERROR_CONFLICT, "proposal %s was %s%s%s; GET /v1/proposals lists all",
+                  db_get(rows, 0, "id"), state, *reason ? ": " : "", reason);
 }
 
 /* Moves the channel, which promotes the proposal (channel_move). Unless the request states another
  * condition, only from the entry that the proposal was compared with. */
-void route_proposal_promote(struct worker *worker, struct request *request) {
-  cleanup_rows struct db_rows *rows = proposal_find(worker, request);
+bool route_proposal_promote(struct worker *worker, struct request *request, struct error *error) {
+  cleanup_rows struct db_rows *rows = proposal_find(worker, request, error);
   struct channel_move move;
-  struct error error;
-  if (!rows || !is_open(request, rows))
-    return;
+  if (!rows || !open_check(rows, error))
+    return false;
 
   struct digest release = db_get_digest(rows, 0, "release");
   cleanup_json json_t *body = json_copy(request->json);
-  if (json_object_get(body, "release")) {
-    answer_refusal(request, ERROR_INVALID, "/release",
-                   "the release is the proposal's; leave \"release\" out");
-    return;
-  }
+  if (json_object_get(body, "release"))
+    return error_at(error, "/release", "the release is the proposal's; leave \"release\" out");
   if (json_is_object(body))
     json_put(body, "release", json_digest_text(&release));
-  if (!channel_move_parse(body, &move, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!channel_move_parse(body, &move, error))
+    return false;
 
   struct channel_condition condition = {request_header(request, "If-Match"),
                                         request_header(request, "If-None-Match")};
@@ -451,48 +423,40 @@ void route_proposal_promote(struct worker *worker, struct request *request) {
     else
       condition.if_match = db_get(rows, 0, "etag");
   }
-  channel_put(worker, request, db_get(rows, 0, "channel"), &move, &condition);
+  return channel_put(worker, request, db_get(rows, 0, "channel"), &move, &condition, error);
 }
 
 struct reject_request {
   char *reason;
 };
+#define RECORD_OF struct reject_request
 static const struct field reject_fields[] = {
-    RECORD_FIELD(TEXT, struct reject_request, reason, FIELD_REQUIRED | FIELD_LINE, .least = 1,
-                 .most = PROPOSAL_REASON_MAX),
+    MEMBER(TEXT, reason, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = PROPOSAL_REASON_MAX),
 };
+#undef RECORD_OF
 const struct record proposal_reject_record =
     RECORD("ProposalRejection", struct reject_request, reject_fields);
 
 static bool proposal_reject(struct db *db, int64_t id, const char *reason,
                             const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", id);
-  bind_text(&parameters, "reason", reason);
-  bind_author(&parameters, author);
-  bool ok = db_begin(db, error) && db_run(db, &sql_proposals_reject, &parameters, &rows, error);
+  bool ok = db_begin(db, error) &&
+            (rows = db_query(db, &sql_proposals_reject, error, BY_INTEGER("id", id),
+                             BY_TEXT("reason", reason), BY_AUTHOR(author)));
   if (ok && db_count(rows))
     ok = id_note(db, author, AUDIT_REJECT, id, json_pack("{s:s}", "reason", reason), error);
   return db_end(db, ok, error);
 }
 
-void route_proposal_reject(struct worker *worker, struct request *request) {
-  cleanup_rows struct db_rows *rows = proposal_find(worker, request);
+bool route_proposal_reject(struct worker *worker, struct request *request, struct error *error) {
+  cleanup_rows struct db_rows *rows = proposal_find(worker, request, error);
   struct reject_request wanted = {0};
-  struct error error;
-  if (!rows)
-    return;
-  if (!record_read(&proposal_reject_record, request->json, "", &wanted, &error)) {
-    answer_failure(request, &error);
-  } else if (is_open(request, rows) &&
-             channel_may_be_moved(worker, request, db_get(rows, 0, "channel"))) {
-    cleanup_rows struct db_rows *after = NULL;
-    if (!proposal_reject(worker->db, db_get_integer(rows, 0, "id"), wanted.reason,
-                         request_author(request), &error))
-      answer_failure(request, &error);
-    else if ((after = proposal_find(worker, request)))
-      proposal_answer(worker, request, after);
-  }
+  bool ok = rows && record_read(&proposal_reject_record, request->json, "", &wanted, error) &&
+            open_check(rows, error) &&
+            channel_may_be_moved(worker, request, db_get(rows, 0, "channel"), error) &&
+            proposal_reject(worker->db, db_get_integer(rows, 0, "id"), wanted.reason,
+                            request_author(request), error);
   record_release(&proposal_reject_record, &wanted);
+  cleanup_rows struct db_rows *after = ok ? proposal_find(worker, request, error) : NULL;
+  return after && proposal_answer(worker, request, after);
 }

@@ -18,26 +18,25 @@ struct suggestion {
   int64_t configs, budget_ms; /* FIELD_NONE: without a budget */
   double device_seconds, budget_s;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct suggestion, member, __VA_ARGS__)
+#define RECORD_OF struct suggestion
 static const struct field suggestion_fields[] = {
-    FIELD(INTEGER, id, FIELD_NO_JSON),
-    FIELD(TEXT, source, FIELD_ANSWER, .schema = "{\"enum\": [\"capture\", \"demand\"]}"),
-    FIELD(TEXT, name, FIELD_ANSWER, .about = "of a captured function, or of a kernel"),
-    FIELD(DIGEST, kernel, FIELD_ANSWER),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXT, tag, FIELD_ANSWER),
-    FIELD(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
-    FIELD(TEXT, image, FIELD_ANSWER, .about = "empty where the program did not state it"),
-    FIELD(INTEGER, configs, FIELD_ANSWER),
-    FIELD(NUMBER, device_seconds, FIELD_ANSWER, .about = "an estimate"),
-    FIELD(TEXT, not_queued, FIELD_ANSWER, .about = "why the last attempt made no job"),
-    FIELD(JSON, space, FIELD_NO_JSON),
-    FIELD(INTEGER, budget_ms, FIELD_NO_JSON),
+    MEMBER(INTEGER, id, FIELD_NO_JSON),
+    MEMBER(TEXT, source, .schema = "{\"enum\": [\"capture\", \"demand\"]}"),
+    MEMBER(TEXT, name, .about = "of a captured function, or of a kernel"),
+    MEMBER(DIGEST, kernel),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, tag),
+    MEMBER(ENUM, regime, .names = regime_names, .schema = SCHEMA("Regime")),
+    MEMBER(TEXT, image, .about = "empty where the program did not state it"),
+    MEMBER(INTEGER, configs),
+    MEMBER(NUMBER, device_seconds, .about = "an estimate"),
+    MEMBER(TEXT, not_queued, .about = "why the last attempt made no job"),
+    MEMBER(JSON, space, FIELD_NO_JSON),
+    MEMBER(INTEGER, budget_ms, FIELD_NO_JSON),
 };
-#undef FIELD
-const struct record suggestion_record =
-    RECORD("PolicySuggestion", struct suggestion, suggestion_fields);
+const struct record suggestion_record = ANSWER("PolicySuggestion", suggestion_fields);
+#undef RECORD_OF
 
 /* What became of a suggestion. */
 struct policy_decision {
@@ -46,18 +45,14 @@ struct policy_decision {
   json_t *key;
   int64_t job; /* FIELD_NONE: it was refused */
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct policy_decision, member, __VA_ARGS__)
+#define RECORD_OF struct policy_decision
 static const struct field decision_fields[] = {
-    FIELD(TEXT, source, FIELD_ANSWER),
-    FIELD(TEXT, name, FIELD_ANSWER),
-    FIELD(DIGEST, kernel, FIELD_ANSWER),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    FIELD(ID, job, FIELD_ANSWER | FIELD_OMITTED),
-    FIELD(TEXT, refused, FIELD_ANSWER | FIELD_OMITTED),
+    MEMBER(TEXT, source),           MEMBER(TEXT, name),
+    MEMBER(DIGEST, kernel),         MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(ID, job, FIELD_OMITTED), MEMBER(TEXT, refused, FIELD_OMITTED),
 };
-#undef FIELD
-const struct record decision_record =
-    RECORD("PolicyDecision", struct policy_decision, decision_fields);
+const struct record decision_record = ANSWER("PolicyDecision", decision_fields);
+#undef RECORD_OF
 
 struct suggestions {
   size_t n;
@@ -73,16 +68,12 @@ static void suggestions_release(struct suggestions *suggestions) {
 static bool suggestions_read(struct db *db, const struct policy *policy, int64_t limit,
                              bool is_listed, struct suggestions *ret, struct error *error) {
   cleanup_rows struct db_rows *captures = NULL, *demand = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (policy->id == FIELD_NONE)
     return true;
-  bind_integer(&parameters, "policy", policy->id);
-  bind_integer(&parameters, "limit", limit);
-  bind_integer(&parameters, "config_us", CONFIG_US_DEFAULT);
-  bind_integer(&parameters, "retry_s", POLICY_RETRY_S);
-  bind_bool(&parameters, "is_listed", is_listed);
-  bind_text(&parameters, "regime", regime_name(REGIME_IMPLIED));
-  if (!db_run(db, &sql_policy_captures, &parameters, &captures, error) ||
+  if (!(captures = db_query(db, &sql_policy_captures, error, BY_INTEGER("policy", policy->id),
+                            BY_INTEGER("limit", limit), BY_INTEGER("config_us", CONFIG_US_DEFAULT),
+                            BY_INTEGER("retry_s", POLICY_RETRY_S), BY_BOOL("is_listed", is_listed),
+                            BY_TEXT("regime", regime_name(REGIME_IMPLIED)))) ||
       !demand_wanted_read(db, limit - db_count(captures), DEMAND_QUEUE, policy->id, &demand, error))
     return false;
 
@@ -103,29 +94,25 @@ static bool suggestions_read(struct db *db, const struct policy *policy, int64_t
   return true;
 }
 
-void route_policy_suggestions(struct worker *worker, struct request *request) {
-  static const char *const arguments[] = {"limit", NULL};
+bool route_policy_suggestions(struct worker *worker, struct request *request, struct error *error) {
   cleanup_suggestions struct suggestions suggestions = {0};
   cleanup_policy struct policy policy = {0};
-  struct error error;
   int64_t limit;
   const char *after;
   double left;
-  if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
-    return;
-  if (!policy_load(worker->db, request->token_name, &policy, &error) ||
-      !policy_budget(worker->db, &policy, &left, &error) ||
-      !suggestions_read(worker->db, &policy, limit, true, &suggestions, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!page_read(request, &limit, &after, error) ||
+      !policy_load(worker->db, request->token_name, &policy, error) ||
+      !policy_budget(worker->db, &policy, &left, error) ||
+      !suggestions_read(worker->db, &policy, limit, true, &suggestions, error))
+    return false;
 
   json_t *items = json_array();
   for (size_t i = 0; i < suggestions.n; i++)
     json_push(items, record_write(&suggestion_record, &suggestions.all[i]));
-  request_answer_json(request, 200,
-                      json_pack("{s:o, s:n, s:o}", "items", items, "next", "device_seconds_left",
-                                isinf(left) ? json_null() : json_real(left)));
+  return request_answer_json(request, 200,
+                             json_pack("{s:o, s:n, s:o}", "items", items, "next",
+                                       "device_seconds_left",
+                                       isinf(left) ? json_null() : json_real(left)));
 }
 
 /* Makes the job of a suggestion and notes what became of it. What the limit of one token refuses is
@@ -157,10 +144,8 @@ static bool job_make(struct worker *worker, const struct suggestion *one, const 
   if (string_equal(one->source, "demand"))
     return demand_decide(worker->db, one->id, job.id, refused, error);
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", one->id);
-  bind_record(&parameters, &decision_record, ret);
-  return db_run(worker->db, &sql_policy_decided, &parameters, NULL, error);
+  return db_execute(worker->db, &sql_policy_decided, error, BY_INTEGER("id", one->id),
+                    BY_RECORD(&decision_record, ret));
 }
 
 bool policy_jobs_make(struct worker *worker, struct policy *policy, int64_t most, json_t *answers,
@@ -169,7 +154,7 @@ bool policy_jobs_make(struct worker *worker, struct policy *policy, int64_t most
   const struct author author = {policy->token == FIELD_NONE ? 0 : policy->token, policy->set_by,
                                 policy->roles ? policy->roles : "", NULL};
   double left;
-  if (!db_run(worker->db, &sql_policy_attach, NULL, NULL, error) ||
+  if (!db_execute(worker->db, &sql_policy_attach, error) ||
       !policy_budget(worker->db, policy, &left, error))
     return false;
   if (most > policy->jobs_left)
@@ -206,34 +191,31 @@ bool policy_jobs_make(struct worker *worker, struct policy *policy, int64_t most
 struct run_request {
   int64_t top;
 };
+#define RECORD_OF struct run_request
 static const struct field run_fields[] = {
-    RECORD_FIELD(INTEGER, struct run_request, top, FIELD_NOT_NULL, .least = 1,
-                 .most = POLICY_JOBS_MAX, .about = "default: 100"),
+    MEMBER(INTEGER, top, FIELD_NOT_NULL, .least = 1, .most = POLICY_JOBS_MAX,
+           .about = "default: 100"),
 };
+#undef RECORD_OF
 const struct record policy_run_record = RECORD("PolicyRun", struct run_request, run_fields);
 
-void route_policy_run(struct worker *worker, struct request *request) {
+bool route_policy_run(struct worker *worker, struct request *request, struct error *error) {
   struct run_request wanted = {.top = 100};
   cleanup_policy struct policy policy = {0};
-  struct error error;
   cleanup_json json_t *answers = json_array();
   bool is_locked = false;
-  if (!request_query_only(request, NULL))
-    return;
-
-  bool ok = record_read(&policy_run_record, request->json, "", &wanted, &error) &&
-            policy_load(worker->db, request->token_name, &policy, &error);
+  bool ok = record_read(&policy_run_record, request->json, "", &wanted, error) &&
+            policy_load(worker->db, request->token_name, &policy, error);
   if (ok && policy.mode == POLICY_OFF)
-    ok = error_of(&error, ERROR_CONFLICT,
+    ok = error_of(error, ERROR_CONFLICT,
                   "the policy of the token \"%s\" is off, so it suggests nothing; PUT /v1/policy "
                   "sets another one",
                   request->token_name);
-  ok = ok && policy_lock(worker->db, true, &is_locked, &error);
-  ok = ok && policy_jobs_make(worker, &policy, wanted.top, answers, &error);
+  ok = ok && policy_lock(worker->db, true, &is_locked, error);
+  ok = ok && policy_jobs_make(worker, &policy, wanted.top, answers, error);
   if (is_locked)
     policy_unlock(worker->db);
   if (ok)
     request_answer_json(request, 200, json_pack("{s:O}", "items", answers));
-  else
-    answer_failure(request, &error);
+  return ok;
 }

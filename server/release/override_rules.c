@@ -10,26 +10,26 @@
 
 const char *const override_kind_names[] = {[OVERRIDE_PIN] = "pin", [OVERRIDE_BAN] = "ban", NULL};
 
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct override, member, __VA_ARGS__)
+#define RECORD_OF struct override
 static const struct field request_fields[] = {
-    FIELD(ENUM, kind, FIELD_REQUIRED, .names = override_kind_names),
-    FIELD(TEXT, kernel, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = TEXT_MAX,
-          .about = "its hash, or the name of all kernels that are meant"),
-    FIELD(JSON, key, FIELD_OBJECT, .schema = SCHEMA("Key"), .about = "absent: any key"),
-    FIELD(CUSTOM, environment, .custom = &environment_field,
-          .about = "members that it is for; absent: any environment"),
-    FIELD(TEXT, tag, FIELD_LINE, .least = 1, .most = TEXT_MAX, .about = "absent: any tag"),
-    FIELD(JSON, config, FIELD_REQUIRED | FIELD_OBJECT, .most = CONFIG_MAX,
-          .schema = SCHEMA("Config"),
-          .about = "of a pin all values; of a ban the values that together are banned"),
-    FIELD(TEXT, reason, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = REASON_MAX),
-    FIELD(TEXT, until, .most = TEXT_MAX,
-          .about = "when it ends: a time, or how long it lasts, like 30d; absent: when it is "
-                   "removed"),
-    FIELD(BOOL, unknown, FIELD_NOT_NULL,
-          .about = "also for a kernel, function or parameter that the server does not know"),
+    MEMBER(ENUM, kind, FIELD_REQUIRED, .names = override_kind_names),
+    MEMBER(TEXT, kernel, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = TEXT_MAX,
+           .about = "its hash, or the name of all kernels that are meant"),
+    MEMBER(JSON, key, FIELD_OBJECT, .schema = SCHEMA("Key"), .about = "absent: any key"),
+    MEMBER(CUSTOM, environment, .custom = &environment_field,
+           .about = "members that it is for; absent: any environment"),
+    MEMBER(TEXT, tag, FIELD_LINE, .least = 1, .most = TEXT_MAX, .about = "absent: any tag"),
+    MEMBER(JSON, config, FIELD_REQUIRED | FIELD_OBJECT, .most = CONFIG_MAX,
+           .schema = SCHEMA("Config"),
+           .about = "of a pin all values; of a ban the values that together are banned"),
+    MEMBER(TEXT, reason, FIELD_REQUIRED | FIELD_LINE, .least = 1, .most = REASON_MAX),
+    MEMBER(TEXT, until, .most = TEXT_MAX,
+           .about = "when it ends: a time, or how long it lasts, like 30d; absent: when it is "
+                    "removed"),
+    MEMBER(BOOL, unknown, FIELD_NOT_NULL,
+           .about = "also for a kernel, function or parameter that the server does not know"),
 };
-#undef FIELD
+#undef RECORD_OF
 const struct record override_request_record =
     RECORD("OverrideRequest", struct override, request_fields);
 

@@ -14,10 +14,8 @@
 
 bool overrides_load(struct db *db, const struct environment *environment, const char *tag,
                     struct overrides *ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "tag", tag);
-  if (!db_run(db, &sql_overrides_load, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_overrides_load, error, BY_TEXT("tag", tag));
+  if (!rows)
     return false;
 
   *ret = (struct overrides){.all = xcalloc((size_t)db_count(rows) + 1, sizeof *ret->all)};
@@ -59,18 +57,19 @@ static const char **names_of(const struct db_rows *rows) {
 static bool override_names_something(struct db *db, const struct override *wanted,
                                      struct error *error) {
   static const char anyway[] = "; to state it nevertheless, send \"unknown\": true (--unknown)";
-  cleanup_rows struct db_rows *subject = NULL, *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_rows struct db_rows *rows = NULL;
   struct digest digest;
   const char *name;
   json_t *value;
-  bind_text(&parameters, "kernel", wanted->kernel);
-  bind_digest(&parameters, "digest", digest_parse(wanted->kernel, &digest) ? &digest : NULL);
-  if (!db_run(db, &sql_override_subject, &parameters, &subject, error))
+  const struct digest *hash = digest_parse(wanted->kernel, &digest) ? &digest : NULL;
+  cleanup_rows struct db_rows *subject =
+      db_query(db, &sql_override_subject, error, BY_TEXT("kernel", wanted->kernel),
+               BY_DIGEST("digest", hash));
+  if (!subject)
     return false;
 
   if (!db_get_bool(subject, 0, "is_known")) {
-    if (!db_run(db, &sql_override_kernel_names, NULL, &rows, error))
+    if (!(rows = db_query(db, &sql_override_kernel_names, error)))
       return false;
     cleanup_free const char **names = names_of(rows);
     error_at(error, "/kernel", "no kernel \"%.200s\" is known%s", wanted->kernel, anyway);
@@ -78,7 +77,8 @@ static bool override_names_something(struct db *db, const struct override *wante
     return false;
   }
 
-  if (!db_run(db, &sql_override_parameters, &parameters, &rows, error))
+  if (!(rows = db_query(db, &sql_override_parameters, error, BY_TEXT("kernel", wanted->kernel),
+                        BY_DIGEST("digest", hash))))
     return false;
   cleanup_free const char **names = names_of(rows);
   size_t n = (size_t)db_count(rows);
@@ -103,19 +103,15 @@ static bool override_add(struct db *db, const struct override *wanted, int64_t u
                          struct error *error) {
   cleanup_json json_t *environment = environment_to_json(&wanted->environment);
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "kind", override_kind_names[wanted->kind]);
-  bind_text(&parameters, "kernel", wanted->kernel);
-  bind_text(&parameters, "key", wanted->key_text);
-  bind_taken(&parameters, "environment", json_canonical(environment), false);
-  bind_text(&parameters, "tag", wanted->tag);
-  bind_taken(&parameters, "config", json_canonical(wanted->config), false);
-  bind_text(&parameters, "reason", wanted->reason);
-  bind_integer(&parameters, "until_us", until_us);
-  bind_integer(&parameters, "last_ms", last_ms);
-  bind_integer(&parameters, "most", OVERRIDES_MAX);
-  bind_author(&parameters, author);
-  bool ok = db_begin(db, error) && db_run(db, &sql_override_add, &parameters, &rows, error);
+  bool ok =
+      db_begin(db, error) &&
+      (rows = db_query(
+           db, &sql_override_add, error, BY_TEXT("kind", override_kind_names[wanted->kind]),
+           BY_TEXT("kernel", wanted->kernel), BY_TEXT("key", wanted->key_text),
+           BY_TAKEN("environment", json_canonical(environment)), BY_TEXT("tag", wanted->tag),
+           BY_TAKEN("config", json_canonical(wanted->config)), BY_TEXT("reason", wanted->reason),
+           BY_INTEGER("until_us", until_us), BY_INTEGER("last_ms", last_ms),
+           BY_INTEGER("most", OVERRIDES_MAX), BY_AUTHOR(author)));
   if (ok && db_count(rows))
     ok = audit_note(db, author, AUDIT_OVERRIDE, db_get(rows, 0, "id"),
                     json_pack("{s:s, s:s, s:O*, s:O, s:s*, s:O, s:s, s:s*}", "kind",
@@ -129,33 +125,26 @@ static bool override_add(struct db *db, const struct override *wanted, int64_t u
   return true;
 }
 
-void route_override_post(struct worker *worker, struct request *request) {
+bool route_override_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_override struct override wanted = {0};
   cleanup_rows struct db_rows *rows = NULL;
   int64_t until_us, last_ms;
-  struct error error;
   record_init(&override_request_record, &wanted);
-  if (!request_query_only(request, NULL))
-    return;
-  if (!override_parse(request->json, &wanted, &until_us, &last_ms, &error) ||
-      (!wanted.unknown && !override_names_something(worker->db, &wanted, &error)) ||
-      !override_add(worker->db, &wanted, until_us, last_ms, request_author(request), &rows,
-                    &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-  if (!db_count(rows)) {
-    answer_refusal(request, ERROR_CONFLICT, "",
-                   "there are %d overrides; remove those that are not needed any more",
-                   OVERRIDES_MAX);
-    return;
-  }
+  if (!override_parse(request->json, &wanted, &until_us, &last_ms, error) ||
+      (!wanted.unknown && !override_names_something(worker->db, &wanted, error)) ||
+      !override_add(worker->db, &wanted, until_us, last_ms, request_author(request), &rows, error))
+    return false;
+  if (!db_count(rows))
+    return error_of(error, ERROR_CONFLICT,
+                    "there are %d overrides; remove those that are not needed any more",
+                    OVERRIDES_MAX);
 
   log_info("release: override id=%s kind=%s kernel=%s by=%s", db_get(rows, 0, "id"),
            override_kind_names[wanted.kind], wanted.kernel, request->token_name);
-  request_answer_json(request, db_get_bool(rows, 0, "created") ? 201 : 200,
-                      json_pack("{s:s, s:s?}", "id", db_get(rows, 0, "id"), "until",
-                                db_is_null(rows, 0, "until") ? NULL : db_get(rows, 0, "until")));
+  return request_answer_json(
+      request, db_get_bool(rows, 0, "created") ? 201 : 200,
+      json_pack("{s:s, s:s?}", "id", db_get(rows, 0, "id"), "until",
+                db_is_null(rows, 0, "until") ? NULL : db_get(rows, 0, "until")));
 }
 
 struct override_item {
@@ -165,36 +154,33 @@ struct override_item {
   char *kernel, *tag, *reason, *until, *made_by, *made_at;
   bool ended;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct override_item, member, __VA_ARGS__)
+#define RECORD_OF struct override_item
 static const struct field item_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(ENUM, kind, FIELD_ANSWER, .names = override_kind_names),
-    FIELD(TEXT, kernel, FIELD_ANSWER),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXT, tag, FIELD_ANSWER),
-    FIELD(JSON, config, FIELD_ANSWER, .schema = SCHEMA("Config")),
-    FIELD(TEXT, reason, FIELD_ANSWER),
-    FIELD(TIME, until, FIELD_ANSWER),
-    FIELD(BOOL, ended, FIELD_ANSWER, .about = "its time is over"),
-    FIELD(TEXT, made_by, FIELD_ANSWER),
-    FIELD(ID, made_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TIME, made_at, FIELD_ANSWER),
+    MEMBER(ID, id),
+    MEMBER(ENUM, kind, .names = override_kind_names),
+    MEMBER(TEXT, kernel),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, tag),
+    MEMBER(JSON, config, .schema = SCHEMA("Config")),
+    MEMBER(TEXT, reason),
+    MEMBER(TIME, until),
+    MEMBER(BOOL, ended, .about = "its time is over"),
+    MEMBER(TEXT, made_by),
+    MEMBER(ID, made_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TIME, made_at),
 };
-#undef FIELD
-const struct record override_item_record =
-    RECORD("OverrideItem", struct override_item, item_fields);
+const struct record override_item_record = ANSWER("OverrideItem", item_fields);
+#undef RECORD_OF
 
-void route_override_list(struct worker *worker, struct request *request) {
+bool route_override_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_overrides_list,
                                    .record = &override_item_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  return answer_page_by(worker, request, &list, error);
 }
 
-void route_override_delete(struct worker *worker, struct request *request) {
+bool route_override_delete(struct worker *worker, struct request *request, struct error *error) {
   static const struct removal removal = {"override", "/v1/overrides", &sql_override_remove,
                                          AUDIT_END_OVERRIDE};
-  answer_removal(worker, request, &removal);
+  return answer_removal(worker, request, &removal, error);
 }

@@ -12,11 +12,10 @@
 /* The canonical bytes of a release, NUL-terminated; NULL in *ret: there is none. */
 static bool bytes_load(struct db *db, const struct digest *digest, char **ret, size_t *ret_size,
                        struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   *ret = NULL;
-  bind_digest(&parameters, "digest", digest);
-  if (!db_run(db, &sql_release_load, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_release_load, error, BY_DIGEST("digest", digest));
+  if (!rows)
     return false;
 
   if (db_count(rows)) {
@@ -63,54 +62,46 @@ bool release_render(struct worker *worker, const struct release *release,
   return ok;
 }
 
-void route_release_get(struct worker *worker, struct request *request) {
+bool route_release_get(struct worker *worker, struct request *request, struct error *error) {
   struct digest digest;
-  struct error error;
   char etag[DIGEST_TEXT_SIZE], *bytes = NULL;
   size_t size;
-  if (!request_query_only(request, NULL))
-    return;
-
   if ((digest_parse(request->segments[0], &digest) &&
-       !bytes_load(worker->db, &digest, &bytes, &size, &error)) ||
-      (!bytes && !missing(request->segments[0], &error))) {
-    answer_failure(request, &error);
-    return;
-  }
+       !bytes_load(worker->db, &digest, &bytes, &size, error)) ||
+      (!bytes && !missing(request->segments[0], error)))
+    return false;
 
   fetches_note(request, &(struct fetch){.kind = FETCH_RELEASE, .release = digest});
-  request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", bytes, size,
-                        digest_format(&digest, etag), NULL);
+  return request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", bytes, size,
+                               digest_format(&digest, etag), NULL);
 }
 
 /* Reads the identity that ?identity= names; without it *ret_identity stays NULL. If there is no
  * such identity, answers the request and returns false. */
 static bool identity_of_query(struct worker *worker, struct request *request,
-                              struct identity **ret_identity) {
+                              struct identity **ret_identity, struct error *error) {
   const char *name = request_query(request, "identity");
   cleanup_free char *text = NULL;
   cleanup_json json_t *json = NULL;
   struct digest digest;
-  struct error error;
   if (!name)
     return true;
 
   if (!digest_parse(name, &digest)) {
-    error_set(&error, "identity=%.80s is no digest, sha256:…", name);
-  } else if (image_load(worker->db, &digest, &text, &error)) {
+    error_set(error, "identity=%.80s is no digest, sha256:…", name);
+  } else if (image_load(worker->db, &digest, &text, error)) {
     if (!text)
-      error_of(&error, ERROR_MISSING,
+      error_of(error, ERROR_MISSING,
                "there is no image %s; PUT /v1/images/{digest} keeps its identity", name);
-    else if (json_parse(text, strlen(text), &json, &error) &&
-             identity_parse(json, ret_identity, &error))
+    else if (json_parse(text, strlen(text), &json, error) &&
+             identity_parse(json, ret_identity, error))
       return true;
     else { /* An earlier version of the server could read it when it was stored. */
-      error_prefix(&error, "the stored image %s: ", name);
-      error_become(&error, ERROR_DAMAGED);
+      error_prefix(error, "the stored image %s: ", name);
+      error_become(error, ERROR_DAMAGED);
     }
   }
 
-  answer_failure(request, &error);
   return false;
 }
 
@@ -137,38 +128,27 @@ static void files_answer(struct request *request, struct cache_files *files) {
   request_answer_entity(request, type, bytes, size, etag, false);
 }
 
-void route_release_export(struct worker *worker, struct request *request) {
-  static const char *const arguments[] = {"identity", NULL};
-  struct error error;
+bool route_release_export(struct worker *worker, struct request *request, struct error *error) {
   struct digest digest;
   const struct cache_format *format;
   cleanup_release struct release *release = NULL;
   cleanup_identity struct identity *identity = NULL;
   cleanup_cache_files struct cache_files files = {0};
-  if (!request_query_only(request, arguments))
-    return;
+  if ((!digest_parse(request->segments[0], &digest) && !missing(request->segments[0], error)) ||
+      !release_load(worker, &digest, &release, error))
+    return false;
 
-  if ((!digest_parse(request->segments[0], &digest) && !missing(request->segments[0], &error)) ||
-      !release_load(worker, &digest, &release, &error)) {
-    answer_failure(request, &error);
-    return;
+  if (!cache_format_find(request->segments[1], &format, error)) {
+    error_become(error, ERROR_MISSING);
+    return false;
   }
-
-  if (!cache_format_find(request->segments[1], &format, &error)) {
-    error_become(&error, ERROR_MISSING);
-    answer_failure(request, &error);
-    return;
-  }
-  if (!identity_of_query(worker, request, &identity))
-    return;
-
-  if (!release_render(worker, release, format, identity, &files, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!identity_of_query(worker, request, &identity, error) ||
+      !release_render(worker, release, format, identity, &files, error))
+    return false;
 
   fetches_note(request, &(struct fetch){.kind = FETCH_FILES, .release = digest});
   files_answer(request, &files);
+  return true;
 }
 
 struct listed_release {
@@ -180,27 +160,22 @@ struct listed_release {
   char *created_at, *made_by;
   int64_t made_by_id;
 };
+#define RECORD_OF struct listed_release
 static const struct field listed_fields[] = {
-    RECORD_FIELD(DIGEST, struct listed_release, release, FIELD_ANSWER | FIELD_NOT_NULL, "digest"),
-    RECORD_FIELD(JSON, struct listed_release, environment, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_ENVIRONMENT),
-    RECORD_FIELD(TEXT, struct listed_release, tag, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(ENUM, struct listed_release, regime, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .names = regime_names),
-    RECORD_FIELD(INTEGER, struct listed_release, winners, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TIME, struct listed_release, created_at, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TEXT, struct listed_release, made_by, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_BY),
-    RECORD_FIELD(ID, struct listed_release, made_by_id, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_BY_ID),
+    MEMBER(DIGEST, release, FIELD_NOT_NULL, "digest"),
+    MEMBER(JSON, environment, FIELD_NOT_NULL, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, tag, FIELD_NOT_NULL),
+    MEMBER(ENUM, regime, FIELD_NOT_NULL, .names = regime_names),
+    MEMBER(INTEGER, winners, FIELD_NOT_NULL),
+    MEMBER(TIME, created_at, FIELD_NOT_NULL),
+    MEMBER(TEXT, made_by, FIELD_NOT_NULL, .schema = SCHEMA_BY),
+    MEMBER(ID, made_by_id, FIELD_NOT_NULL, .schema = SCHEMA_BY_ID),
 };
-const struct record listed_release_record =
-    RECORD("ListedRelease", struct listed_release, listed_fields);
+const struct record listed_release_record = ANSWER("ListedRelease", listed_fields);
+#undef RECORD_OF
 
-void route_release_list(struct worker *worker, struct request *request) {
+bool route_release_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {
       .statement = &sql_releases_list, .record = &listed_release_record, .is_newest_first = true};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  return answer_page_by(worker, request, &list, error);
 }

@@ -9,62 +9,62 @@ int release_places_compare(const void *a, const void *b) {
   return order ? order : strcmp(left->key_text, right->key_text);
 }
 
+#define RECORD_OF struct release_pin
 static const struct field pin_fields[] = {
-    RECORD_FIELD_AS("kernel", DIGEST, struct release_pin, place.kernel, FIELD_REQUIRED),
-    RECORD_FIELD(JSON, struct release_pin, key, FIELD_REQUIRED,
-                 .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
-    RECORD_FIELD(JSON, struct release_pin, config, FIELD_REQUIRED | FIELD_OBJECT,
-                 .schema = "{\"$ref\": \"#/components/schemas/Config\"}"),
-    RECORD_FIELD_AS("key_text", TEXT, struct release_pin, place.key_text, FIELD_NO_JSON),
+    MEMBER_AS("kernel", DIGEST, place.kernel, FIELD_REQUIRED),
+    MEMBER(JSON, key, FIELD_REQUIRED, .schema = SCHEMA("Key")),
+    MEMBER(JSON, config, FIELD_REQUIRED | FIELD_OBJECT, .schema = SCHEMA("Config")),
+    MEMBER_AS("key_text", TEXT, place.key_text, FIELD_NO_JSON),
 };
+#undef RECORD_OF
 static const struct record pin_record = RECORD(NULL, struct release_pin, pin_fields);
 
+#define RECORD_OF struct release_replaces
 static const struct field replaces_fields[] = {
-    RECORD_FIELD(TEXT, struct release_replaces, channel, FIELD_NOT_NULL,
-                 .schema = "{\"type\": \"string\", \"default\": \"stable\"}"),
-    RECORD_FIELD(
-        NUMBER, struct release_replaces, min_gain, FIELD_NOT_NULL,
+    MEMBER(TEXT, channel, FIELD_NOT_NULL,
+           .schema = "{\"type\": \"string\", \"default\": \"stable\"}"),
+    MEMBER(
+        NUMBER, min_gain, FIELD_NOT_NULL,
         .schema =
             "{\"type\": \"number\", \"minimum\": 0, \"exclusiveMaximum\": 1, \"default\": 0.02}"),
 };
+#undef RECORD_OF
 static const struct record replaces_record = RECORD(NULL, struct release_replaces, replaces_fields);
 
+#define RECORD_OF struct release_requires
 static const struct field requires_fields[] = {
-    RECORD_FIELD(BOOL, struct release_requires, all, FIELD_NOT_NULL,
-                 .about = "every key that a job or an import has"),
-    RECORD_FIELD(TEXT, struct release_requires, run, FIELD_NOT_NULL, .most = RELEASE_TAG_MAX,
-                 .about = "the keys of the jobs of this run"),
-    RECORD_FIELD(TEXTS, struct release_requires, jobs, FIELD_NOT_NULL | FIELD_OR_INTEGER,
-                 .least = 1, .most = RELEASE_PINS_MAX, .about = "the keys of these jobs"),
+    MEMBER(BOOL, all, FIELD_NOT_NULL, .about = "every key that a job or an import has"),
+    MEMBER(TEXT, run, FIELD_NOT_NULL, .most = RELEASE_TAG_MAX,
+           .about = "the keys of the jobs of this run"),
+    MEMBER(TEXTS, jobs, FIELD_NOT_NULL | FIELD_OR_INTEGER, .least = 1, .most = RELEASE_PINS_MAX,
+           .about = "the keys of these jobs"),
 };
+#undef RECORD_OF
 static const struct record requires_record = RECORD(NULL, struct release_requires, requires_fields);
 
+#define RECORD_OF struct release_request
 static const struct field request_fields[] = {
-    RECORD_FIELD(CUSTOM, struct release_request, environment, FIELD_REQUIRED,
-                 .custom = &environment_field),
-    RECORD_FIELD(TEXT, struct release_request, tag, FIELD_NOT_NULL, .least = 1,
-                 .most = RELEASE_TAG_MAX, .about = "default: \"default\""),
-    RECORD_FIELD(ENUM, struct release_request, regime, FIELD_NOT_NULL, .names = regime_names,
-                 .about = "default: cold"),
-    RECORD_FIELD_AS("kernels", TEXTS, struct release_request, kernel_texts, FIELD_NOT_NULL,
-                    .least = 1, .most = RELEASE_KERNELS_MAX,
-                    .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 1000,"
-                              " \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}"),
-    RECORD_FIELD(TIME, struct release_request, as_of, FIELD_NOT_NULL),
-    RECORD_FIELD(RECORDS, struct release_request, pins, FIELD_NOT_NULL, .most = RELEASE_PINS_MAX,
-                 .of = &pin_record),
-    RECORD_FIELD(RECORD, struct release_request, replaces, .of = &replaces_record),
-    RECORD_FIELD_AS("requires", RECORD, struct release_request, required, .of = &requires_record,
-                    .about = "keys without which no release is made"),
-    RECORD_FIELD(
-        BOOL, struct release_request, refuse_self_timed, FIELD_NOT_NULL,
-        .about =
-            "leaves out winners of kernels in c, whose code runs in the process that times it"),
-    RECORD_FIELD(ENUM, struct release_request, require_agreement, FIELD_NOT_NULL,
-                 .names = agreement_requirement_names,
-                 .about = "leaves out winners of a lower class, unless one of the equivalence set "
-                          "has it; default: none"),
+    MEMBER(CUSTOM, environment, FIELD_REQUIRED, .custom = &environment_field),
+    MEMBER(TEXT, tag, FIELD_NOT_NULL, .least = 1, .most = RELEASE_TAG_MAX,
+           .about = "default: \"default\""),
+    MEMBER(ENUM, regime, FIELD_NOT_NULL, .names = regime_names, .about = "default: cold"),
+    MEMBER_AS("kernels", TEXTS, kernel_texts, FIELD_NOT_NULL, .least = 1,
+              .most = RELEASE_KERNELS_MAX,
+              .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 1000,"
+                        " \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}"),
+    MEMBER(TIME, as_of, FIELD_NOT_NULL),
+    MEMBER(RECORDS, pins, FIELD_NOT_NULL, .most = RELEASE_PINS_MAX, .of = &pin_record),
+    MEMBER(RECORD, replaces, .of = &replaces_record),
+    MEMBER_AS("requires", RECORD, required, .of = &requires_record,
+              .about = "keys without which no release is made"),
+    MEMBER(BOOL, refuse_self_timed, FIELD_NOT_NULL,
+           .about =
+               "leaves out winners of kernels in c, whose code runs in the process that times it"),
+    MEMBER(ENUM, require_agreement, FIELD_NOT_NULL, .names = agreement_requirement_names,
+           .about = "leaves out winners of a lower class, unless one of the equivalence set "
+                    "has it; default: none"),
 };
+#undef RECORD_OF
 const struct record release_request_record =
     RECORD("ReleaseRequest", struct release_request, request_fields);
 

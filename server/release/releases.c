@@ -24,22 +24,21 @@ struct release_item {
   int64_t job; /* for a kept config, the job whose winner did not replace it */
   const char *origin, *agreement, *reason;
 };
+#define RECORD_OF struct release_item
 static const struct field item_fields[] = {
-    RECORD_FIELD(TEXT, struct release_item, name, FIELD_ANSWER),
-    RECORD_FIELD(DIGEST, struct release_item, kernel, FIELD_ANSWER | FIELD_REQUIRED),
-    RECORD_FIELD(JSON, struct release_item, key, FIELD_ANSWER,
-                 .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
-    RECORD_FIELD(ID, struct release_item, job, FIELD_ANSWER),
-    RECORD_FIELD(TEXT, struct release_item, origin, FIELD_ANSWER | FIELD_OMITTED,
-                 .schema =
-                     "{\"type\": \"string\", \"enum\": [\"tuned\", \"pinned\", \"imported\"]}",
-                 .about = "of what is included"),
-    RECORD_FIELD(TEXT, struct release_item, agreement, FIELD_ANSWER | FIELD_OMITTED,
-                 .schema = "{\"$ref\": \"#/components/schemas/AgreementClass\"}"),
-    RECORD_FIELD(TEXT, struct release_item, reason, FIELD_ANSWER | FIELD_OMITTED,
-                 .about = "of what is kept or skipped, or takes the winner's place"),
+    MEMBER(TEXT, name),
+    MEMBER(DIGEST, kernel, FIELD_REQUIRED),
+    MEMBER(JSON, key, .schema = SCHEMA("Key")),
+    MEMBER(ID, job),
+    MEMBER(TEXT, origin, FIELD_OMITTED,
+           .schema = "{\"type\": \"string\", \"enum\": [\"tuned\", \"pinned\", \"imported\"]}",
+           .about = "of what is included"),
+    MEMBER(TEXT, agreement, FIELD_OMITTED, .schema = SCHEMA("AgreementClass")),
+    MEMBER(TEXT, reason, FIELD_OMITTED,
+           .about = "of what is kept or skipped, or takes the winner's place"),
 };
-const struct record release_item_record = RECORD("ReleaseItem", struct release_item, item_fields);
+const struct record release_item_record = ANSWER("ReleaseItem", item_fields);
+#undef RECORD_OF
 
 /* The channel whose release is replaced, and the entity tag of its entry: a move of the channel
  * with this If-Match replaces exactly the release that was compared. */
@@ -48,12 +47,14 @@ struct release_replaced {
   double min_gain;
   const char *etag; /* with quotes; NULL: the channel has no entry yet */
 };
+#define RECORD_OF struct release_replaced
 static const struct field replaced_fields[] = {
-    RECORD_FIELD(TEXT, struct release_replaced, channel, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(NUMBER, struct release_replaced, min_gain, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TEXT, struct release_replaced, etag, FIELD_ANSWER),
+    MEMBER(TEXT, channel, FIELD_NOT_NULL),
+    MEMBER(NUMBER, min_gain, FIELD_NOT_NULL),
+    MEMBER(TEXT, etag),
 };
-static const struct record replaced_record = RECORD(NULL, struct release_replaced, replaced_fields);
+static const struct record replaced_record = ANSWER(NULL, replaced_fields);
+#undef RECORD_OF
 
 struct release_answer {
   struct digest release;
@@ -62,20 +63,18 @@ struct release_answer {
   struct records included, kept, skipped; /* of struct release_item */
   struct release_replaced replaces;
 };
+#define RECORD_OF struct release_answer
 static const struct field answer_fields[] = {
-    RECORD_FIELD(DIGEST, struct release_answer, release, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TEXT, struct release_answer, bytes, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(INTEGER, struct release_answer, winners, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(RECORDS, struct release_answer, included, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .of = &release_item_record),
-    RECORD_FIELD(RECORDS, struct release_answer, kept, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .of = &release_item_record),
-    RECORD_FIELD(RECORDS, struct release_answer, skipped, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .of = &release_item_record),
-    RECORD_FIELD(RECORD, struct release_answer, replaces, FIELD_ANSWER, .of = &replaced_record),
+    MEMBER(DIGEST, release, FIELD_NOT_NULL),
+    MEMBER(TEXT, bytes, FIELD_NOT_NULL),
+    MEMBER(INTEGER, winners, FIELD_NOT_NULL),
+    MEMBER(RECORDS, included, FIELD_NOT_NULL, .of = &release_item_record),
+    MEMBER(RECORDS, kept, FIELD_NOT_NULL, .of = &release_item_record),
+    MEMBER(RECORDS, skipped, FIELD_NOT_NULL, .of = &release_item_record),
+    MEMBER(RECORD, replaces, .of = &replaced_record),
 };
-const struct record release_answer_record =
-    RECORD("ReleaseAnswer", struct release_answer, answer_fields);
+const struct record release_answer_record = ANSWER("ReleaseAnswer", answer_fields);
+#undef RECORD_OF
 
 static int64_t job_or_none(int64_t job) { return job ? job : FIELD_NONE; }
 
@@ -123,23 +122,20 @@ static json_t *answer_write(struct release_answer *answer, const struct release_
 /* Finds the environment that the request means, among those of jobs or imports with its tag. If
  * that fails, answers the request and returns false. */
 static bool environment_choose(struct worker *worker, struct request *request,
-                               const struct release_request *wanted, struct environment *ret) {
-  struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "tag", wanted->tag);
-  bind_text(&parameters, "regime", regime_name(wanted->regime));
-  if (!db_run(worker->db, &sql_release_environments, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
+                               const struct release_request *wanted, struct environment *ret,
+                               struct error *error) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_release_environments, error, BY_TEXT("tag", wanted->tag),
+               BY_TEXT("regime", regime_name(wanted->regime)));
+  if (!rows)
     return false;
-  }
 
   size_t n = (size_t)db_count(rows), index = 0;
   cleanup_free struct environment *known = xcalloc(n + 1, sizeof *known);
   cleanup_free const struct environment **there = xcalloc(n + 1, sizeof(struct environment *));
   for (size_t i = 0; i < n; i++) {
     cleanup_json json_t *identity = db_get_json(rows, (int)i, "identity");
-    ALWAYS(environment_parse(identity, &known[i], &error));
+    ALWAYS(environment_parse(identity, &known[i], error));
     there[i] = &known[i];
   }
 
@@ -154,13 +150,13 @@ static bool environment_choose(struct worker *worker, struct request *request,
   case CACHE_MATCH_NONE:
     extra = json_pack("{s:o}", "nearest", cache_nearest(&wanted->environment, there, n, &sentence));
     error_at(
-        &error, "/environment", "no job with tag \"%.50s\" and regime %s was tuned for %.150s; %s",
+        error, "/environment", "no job with tag \"%.50s\" and regime %s was tuned for %.150s; %s",
         wanted->tag, regime_name(wanted->regime), asked,
         sentence ? sentence : "there is none of this tag and regime at all: submit jobs first");
     break;
   case CACHE_MATCH_SEVERAL:
     extra = json_pack("{s:o}", "environments", cache_fitting(&wanted->environment, there, n));
-    error_at(&error, "/environment",
+    error_at(error, "/environment",
              "several environments with jobs of tag \"%.50s\" fit; state the members in which they "
              "differ (\"environments\" lists them)",
              wanted->tag);
@@ -168,7 +164,7 @@ static bool environment_choose(struct worker *worker, struct request *request,
   }
 
   if (match != CACHE_MATCH_ONE)
-    answer_failure_extra(request, &error, extra);
+    request->extra = extra;
   for (size_t i = 0; i < n; i++)
     environment_release(&known[i]);
   return match == CACHE_MATCH_ONE;
@@ -180,13 +176,11 @@ static bool served_load(struct db *db, const struct release_request *request,
                         const struct environment *environment, struct release_served *ret_served,
                         struct channel_state *ret_state, struct error *error) {
   struct digest environment_id = environment_digest(environment);
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "channel", request->replaces.channel);
-  bind_text(&parameters, "tag", request->tag);
-  bind_text(&parameters, "regime", regime_name(request->regime));
-  bind_digest(&parameters, "environment_digest", &environment_id);
-  if (!db_run(db, &sql_release_served, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_release_served, error, BY_TEXT("channel", request->replaces.channel),
+               BY_TEXT("tag", request->tag), BY_TEXT("regime", regime_name(request->regime)),
+               BY_DIGEST("environment_digest", &environment_id));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return true;
@@ -219,10 +213,9 @@ static bool spaces_load(struct db *db, const struct release_request *request,
   if (!n)
     return true;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "digests", digests, n);
-  if (!db_run(db, &sql_release_spaces, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_release_spaces, error, BY_DIGESTS("digests", digests, n));
+  if (!rows)
     return false;
 
   candidates->spaces = xcalloc((size_t)db_count(rows) + 1, sizeof(struct space *));
@@ -250,14 +243,14 @@ static bool candidates_load(struct db *db, const struct release_request *request
                             struct error *error) {
   struct digest environment_id = environment_digest(environment);
   cleanup_rows struct db_rows *jobs = NULL, *imports = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "environment_digest", &environment_id);
-  bind_text(&parameters, "tag", request->tag);
-  bind_taken(&parameters, "regime", xstrdup(regime_name(request->regime)), true);
-  bind_digests(&parameters, "kernels", request->kernel_texts.n ? request->kernels : NULL,
-               request->kernel_texts.n);
-  if (!db_run(db, &sql_release_candidates, &parameters, &jobs, error) ||
-      !db_run(db, &sql_release_imports, &parameters, &imports, error))
+  const struct digest *kernels = request->kernel_texts.n ? request->kernels : NULL;
+  if (!(jobs = db_query(
+            db, &sql_release_candidates, error, BY_DIGEST("environment_digest", &environment_id),
+            BY_TEXT("tag", request->tag), BY_TEXT("regime", regime_name(request->regime)),
+            BY_DIGESTS("kernels", kernels, request->kernel_texts.n))) ||
+      !(imports = db_query(
+            db, &sql_release_imports, error, BY_DIGEST("environment_digest", &environment_id),
+            BY_TEXT("tag", request->tag), BY_DIGESTS("kernels", kernels, request->kernel_texts.n))))
     return false;
 
   size_t n_jobs = (size_t)db_count(jobs), n = n_jobs + (size_t)db_count(imports);
@@ -313,7 +306,6 @@ static bool captures_store(struct db *db, const struct release *release, struct 
   cleanup_free struct digest *kernels = xcalloc(release->n_winners + 1, sizeof *kernels);
   cleanup_free struct digest *keys = xcalloc(release->n_winners + 1, sizeof *keys);
   size_t n = 0;
-  cleanup_parameters struct db_parameters parameters = {0};
   for (size_t k = 0; k < release->n_kernels; k++)
     for (size_t w = 0; w < release->kernels[k].n_winners; w++, n++) {
       const struct release_kernel *kernel = &release->kernels[k];
@@ -323,10 +315,8 @@ static bool captures_store(struct db *db, const struct release *release, struct 
       kernels[n] = kernel->hash;
       keys[n] = key_digest(&key);
     }
-  bind_digest(&parameters, "release", &release->digest);
-  bind_digests(&parameters, "kernel", kernels, n);
-  bind_digests(&parameters, "key_digest", keys, n);
-  return db_run(db, &sql_release_captures_store, &parameters, NULL, error);
+  return db_execute(db, &sql_release_captures_store, error, BY_DIGEST("release", &release->digest),
+                    BY_DIGESTS("kernel", kernels, n), BY_DIGESTS("key_digest", keys, n));
 }
 
 /* Stores a release unless it is stored already. */
@@ -335,17 +325,15 @@ static bool release_store(struct db *db, const struct release *release, const st
   struct digest environment_id = environment_digest(&release->environment);
   cleanup_json json_t *environment = environment_to_json(&release->environment);
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", &release->digest);
-  bind_digest(&parameters, "environment_digest", &environment_id);
-  bind_taken(&parameters, "environment", json_canonical(environment), false);
-  bind_text(&parameters, "tag", release->tag);
-  bind_text(&parameters, "regime", regime_name(release->regime));
-  bind_integer(&parameters, "winners", (int64_t)release->n_winners);
-  bind_bytes(&parameters, "bytes", release->bytes, release->size);
-  bind_author(&parameters, author);
 
-  bool ok = db_begin(db, error) && db_run(db, &sql_release_store, &parameters, &rows, error);
+  bool ok = db_begin(db, error) &&
+            (rows = db_query(db, &sql_release_store, error, BY_DIGEST("digest", &release->digest),
+                             BY_DIGEST("environment_digest", &environment_id),
+                             BY_TAKEN("environment", json_canonical(environment)),
+                             BY_TEXT("tag", release->tag),
+                             BY_TEXT("regime", regime_name(release->regime)),
+                             BY_INTEGER("winners", (int64_t)release->n_winners),
+                             BY_BYTES("bytes", release->bytes, release->size), BY_AUTHOR(author)));
   *ret_is_new = ok && db_affected(rows) == 1;
   if (*ret_is_new)
     ok = captures_store(db, release, error) &&
@@ -443,32 +431,24 @@ bool release_make(struct worker *worker, const struct release_request *request,
   return true;
 }
 
-void route_release_post(struct worker *worker, struct request *request) {
-  struct error error;
+bool route_release_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_release_request struct release_request wanted = {0};
   cleanup_environment struct environment environment = {0};
   cleanup_release_made struct release_made made = {0};
-  if (!request_query_only(request, NULL))
-    return;
-  if (!release_request_parse(request->json, &wanted, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!release_request_parse(request->json, &wanted, error) ||
+      !environment_choose(worker, request, &wanted, &environment, error) ||
+      !release_make(worker, &wanted, &environment, request_author(request), &made, error))
+    return false;
+  if (made.release)
+    return request_answer_json(request, made.is_new ? 201 : 200, TAKE(made.answer));
 
-  if (!environment_choose(worker, request, &wanted, &environment))
-    return;
-  if (!release_make(worker, &wanted, &environment, request_author(request), &made, &error)) {
-    answer_failure(request, &error);
-  } else if (made.release) {
-    request_answer_json(request, made.is_new ? 201 : 200, TAKE(made.answer));
-  } else if (json_object_get(made.answer, "lacking")) {
-    error_of(&error, ERROR_CONFLICT,
+  if (json_object_get(made.answer, "lacking"))
+    error_of(error, ERROR_CONFLICT,
              "%zu required keys have no winner that can be released; \"lacking\" says which",
              json_array_size(json_object_get(made.answer, "lacking")));
-    answer_failure_extra(request, &error, TAKE(made.answer));
-  } else {
-    error_set(&error,
+  else
+    error_set(error,
               "nothing can be released for this environment, tag and regime; \"skipped\" says why");
-    answer_failure_extra(request, &error, TAKE(made.answer));
-  }
+  request->extra = TAKE(made.answer);
+  return false;
 }

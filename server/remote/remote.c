@@ -73,29 +73,23 @@ struct place {
   struct digest release;
 };
 
-/* Reads the place from the path and query. When it is wrong, answers and returns false. */
-static bool place_read(struct request *request, bool is_group, bool is_write, struct place *ret) {
-  const char *const arguments[] = {"image", is_write ? NULL : "release", NULL};
+/* Reads the place from the path and query. */
+static bool place_read(struct request *request, bool is_group, struct place *ret,
+                       struct error *error) {
   const char *image = request_query(request, "image"), *release = request_query(request, "release");
-  struct error error;
   *ret = (struct place){.folder = request->segments[0],
                         .name = request->segments[1],
                         .image = image ? image : "",
                         .is_group = is_group,
                         .has_release = release != NULL};
-  if (!request_query_only(request, arguments))
-    return false;
   if (!triton_folder_is_valid(ret->folder, strlen(ret->folder)))
-    error_set(&error, "\"%.60s\" is not a folder of Triton's cache: 52 characters of base32",
-              ret->folder);
-  else if (strlen(ret->image) > REMOTE_IMAGE_MAX)
-    error_set(&error, "the name of an image has at most %d bytes", REMOTE_IMAGE_MAX);
-  else if (release && !digest_parse(release, &ret->release))
-    error_set(&error, "release=%.80s is no digest, sha256:…", release);
-  else if (remote_name_check(ret->name, &error))
-    return true;
-  answer_failure(request, &error);
-  return false;
+    return error_set(error, "\"%.60s\" is not a folder of Triton's cache: 52 characters of base32",
+                     ret->folder);
+  if (strlen(ret->image) > REMOTE_IMAGE_MAX)
+    return error_set(error, "the name of an image has at most %d bytes", REMOTE_IMAGE_MAX);
+  if (release && !digest_parse(release, &ret->release))
+    return error_set(error, "release=%.80s is no digest, sha256:…", release);
+  return remote_name_check(ret->name, error);
 }
 
 /* A program's list of what it needed at its start (REMOTE_LIST). A later list replaces it, so it is
@@ -104,18 +98,14 @@ static bool place_is_list(const struct place *place) {
   return !place->is_group && string_equal(place->name, REMOTE_LIST);
 }
 
-static void place_bind(struct db_parameters *parameters, const struct request *request,
-                       const struct place *place) {
-  bind_integer(parameters, "token", request->token_id);
-  bind_text(parameters, "image", place->image);
-  bind_text(parameters, "folder", place->folder);
-  bind_text(parameters, "name", place->name);
-  bind_bool(parameters, "is_group", place->is_group);
-}
+#define BY_PLACE(request, place)                                                                   \
+  BY_INTEGER("token", (request)->token_id), BY_TEXT("image", (place)->image),                      \
+      BY_TEXT("folder", (place)->folder), BY_TEXT("name", (place)->name),                          \
+      BY_BOOL("is_group", (place)->is_group)
 
-static void missing_answer(struct request *request, const struct place *place) {
-  answer_refusal(request, ERROR_MISSING, "", "%s of the folder %s is not stored", place->name,
-                 place->folder);
+static bool place_is_missing(const struct place *place, struct error *error) {
+  return error_of(error, ERROR_MISSING, "%s of the folder %s is not stored", place->name,
+                  place->folder);
 }
 
 /* The files of a build that are sent. */
@@ -161,43 +151,38 @@ static bool files_find(struct worker *worker, const struct place *place, json_t 
   return true;
 }
 
-/* Answers with the files of the release that the read names; false: it names none that has them. */
+/* Answers with the files of the release that the read names. *ret_has: it names one that has
+ * them. */
 static bool release_answer(struct worker *worker, struct request *request,
-                           const struct place *place) {
-  struct error error;
+                           const struct place *place, bool *ret_has, struct error *error) {
   cleanup_json json_t *names = NULL;
   cleanup_files struct files files = {.head = json_array()};
   const char *name;
   json_t *value;
+  *ret_has = false;
   if (!place->has_release)
-    return false;
-  if (!files_find(worker, place, &names, &error)) {
-    answer_failure(request, &error);
     return true;
-  }
-  if (!json_object_get(names, place->name))
+  if (!files_find(worker, place, &names, error))
     return false;
+  if (!json_object_get(names, place->name))
+    return true;
 
   json_object_foreach (names, name, value) {
     struct digest digest;
     struct blob *blob = NULL;
     if (!place->is_group && strcmp(name, place->name) != 0)
       continue;
-    if (!json_get_digest(names, "", name, JSON_REQUIRED, &digest, &error) ||
-        !blob_load(worker, &digest, &blob, &error)) {
-      answer_failure(request, &error);
-      return true;
-    }
-    if (!blob) /* it was collected: its build was removed */
+    if (!json_get_digest(names, "", name, JSON_REQUIRED, &digest, error) ||
+        !blob_load(worker, &digest, &blob, error))
       return false;
+    if (!blob) /* it was collected: its build was removed */
+      return true;
 
     GROW(files.all, files.n, files.capacity);
     files.all[files.n++] = blob;
     files.size += blob->size;
-    if (files.size > REMOTE_BODY_MAX) {
-      missing_answer(request, place);
-      return true;
-    }
+    if (files.size > REMOTE_BODY_MAX)
+      return place_is_missing(place, error);
     json_push(files.head, json_pack("[s, I]", name, (json_int_t)blob->size));
   }
 
@@ -208,6 +193,7 @@ static bool release_answer(struct worker *worker, struct request *request,
   /* Not immutable: a build may be removed. */
   request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/octet-stream", body, size,
                         digest_format(&digest, etag), NULL);
+  *ret_has = true;
   return true;
 }
 
@@ -221,98 +207,85 @@ static bool namespace_is_open(const struct request *request, const char *image) 
 }
 
 /* Answers with what a container with the same token and image wrote. */
-static void shared_answer(struct worker *worker, struct request *request,
-                          const struct place *place) {
-  struct error error;
+static bool shared_answer(struct worker *worker, struct request *request, const struct place *place,
+                          struct error *error) {
   char etag[DIGEST_TEXT_SIZE];
   size_t size;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  place_bind(&parameters, request, place);
-  if (!db_run(worker->db, &sql_remote_read, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-  if (!db_count(rows)) {
-    missing_answer(request, place);
-    return;
-  }
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_remote_read, error, BY_PLACE(request, place));
+  if (!rows)
+    return false;
+  if (!db_count(rows))
+    return place_is_missing(place, error);
 
   if (db_get_bool(rows, 0, "is_old") &&
-      !db_run(worker->db, &sql_remote_used, &parameters, NULL, &error))
-    log_warning("remote: %s", error.message);
+      !db_execute(worker->db, &sql_remote_used, error, BY_PLACE(request, place)))
+    log_warning("remote: %s", error->message);
 
   cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", &size);
   struct digest digest = digest_of(bytes, size);
   if (place_is_list(place)) {
     request_add_header(request, "Wavetune-Origin", "shared");
-    request_answer_entity(request, "application/octet-stream", (char *)TAKE(bytes), size,
-                          digest_format(&digest, etag), false);
-    return;
+    return request_answer_entity(request, "application/octet-stream", (char *)TAKE(bytes), size,
+                                 digest_format(&digest, etag), false);
   }
-  request_answer_cached(request, RESPONSE_OF_TOKEN, "application/octet-stream", (char *)TAKE(bytes),
-                        size, digest_format(&digest, etag), "shared");
+  return request_answer_cached(request, RESPONSE_OF_TOKEN, "application/octet-stream",
+                               (char *)TAKE(bytes), size, digest_format(&digest, etag), "shared");
 }
 
-static void place_get(struct worker *worker, struct request *request, bool is_group) {
+static bool place_get(struct worker *worker, struct request *request, bool is_group,
+                      struct error *error) {
   struct place place;
-  if (!place_read(request, is_group, false, &place) || release_answer(worker, request, &place))
-    return;
-  if (namespace_is_open(request, place.image))
-    shared_answer(worker, request, &place);
-  else
-    missing_answer(request, &place);
+  bool has_it;
+  if (!place_read(request, is_group, &place, error) ||
+      !release_answer(worker, request, &place, &has_it, error))
+    return false;
+  return has_it ||
+         (namespace_is_open(request, place.image) ? shared_answer(worker, request, &place, error)
+                                                  : place_is_missing(&place, error));
 }
 
 /* Stores the request's body. Answers 204 whether or not it was stored: a program does the same in
  * both cases. */
-static void body_store(struct worker *worker, struct request *request, const struct place *place) {
-  struct error error;
-  cleanup_parameters struct db_parameters parameters = {0};
-  place_bind(&parameters, request, place);
-  bind_bool(&parameters, "is_list", place_is_list(place));
-  bind_bytes(&parameters, "bytes", request->body ? request->body : "", request->body_size);
-  bind_integer(&parameters, "file_cost", REMOTE_FILE_COST);
-  bind_integer(&parameters, "bytes_max", server_options(worker->server)->remote_bytes);
-  if (!db_run(worker->db, &sql_remote_write, &parameters, NULL, &error))
-    answer_failure(request, &error);
-  else
-    request_answer_empty(request, 204);
+static bool body_store(struct worker *worker, struct request *request, const struct place *place,
+                       struct error *error) {
+  if (!db_execute(worker->db, &sql_remote_write, error, BY_PLACE(request, place),
+                  BY_BOOL("is_list", place_is_list(place)),
+                  BY_BYTES("bytes", request->body ? request->body : "", request->body_size),
+                  BY_INTEGER("file_cost", REMOTE_FILE_COST),
+                  BY_INTEGER("bytes_max", server_options(worker->server)->remote_bytes)))
+    return false;
+  return request_answer_empty(request, 204);
 }
 
-static void place_put(struct worker *worker, struct request *request, bool is_group) {
+static bool place_put(struct worker *worker, struct request *request, bool is_group,
+                      struct error *error) {
   struct place place;
-  struct error error;
   const char *body = request->body ? request->body : "";
-  if (!place_read(request, is_group, true, &place))
-    return;
-  if (is_group && !remote_group_check(body, request->body_size, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-  if (place_is_list(&place) && request->body_size > REMOTE_LIST_MAX) {
-    answer_refusal(request, ERROR_INVALID, "", "%s has at most %d bytes", REMOTE_LIST,
-                   REMOTE_LIST_MAX);
-    return;
-  }
+  if (!place_read(request, is_group, &place, error))
+    return false;
+  if (is_group && !remote_group_check(body, request->body_size, error))
+    return false;
+  if (place_is_list(&place) && request->body_size > REMOTE_LIST_MAX)
+    return error_set(error, "%s has at most %d bytes", REMOTE_LIST, REMOTE_LIST_MAX);
 
-  body_store(worker, request, &place);
+  return body_store(worker, request, &place, error);
 }
 
-void route_remote_group_get(struct worker *worker, struct request *request) {
-  place_get(worker, request, true);
+bool route_remote_group_get(struct worker *worker, struct request *request, struct error *error) {
+  return place_get(worker, request, true, error);
 }
 
-void route_remote_group_put(struct worker *worker, struct request *request) {
-  place_put(worker, request, true);
+bool route_remote_group_put(struct worker *worker, struct request *request, struct error *error) {
+  return place_put(worker, request, true, error);
 }
 
-void route_remote_file_get(struct worker *worker, struct request *request) {
-  place_get(worker, request, false);
+bool route_remote_file_get(struct worker *worker, struct request *request, struct error *error) {
+  return place_get(worker, request, false, error);
 }
 
-void route_remote_file_put(struct worker *worker, struct request *request) {
-  place_put(worker, request, false);
+bool route_remote_file_put(struct worker *worker, struct request *request, struct error *error) {
+  return place_put(worker, request, false, error);
 }
 
 /* The values of one program, such as "inductor", on one kind of hardware. */
@@ -324,117 +297,96 @@ struct shelf {
 static void shelf_release(struct shelf *shelf) { free(shelf->folder); }
 #define cleanup_shelf __attribute__((cleanup(shelf_release)))
 
-/* Reads it from the query. When that is wrong, answers and returns false. */
-static bool shelf_read(struct request *request, const char *program, const char *argument,
-                       struct shelf *ret) {
-  const char *const arguments[] = {"hardware", "image", argument, NULL};
+/* Reads it from the query. */
+static bool shelf_read(struct request *request, const char *program, struct shelf *ret,
+                       struct error *error) {
   const char *hardware = request_query(request, "hardware"),
              *image = request_query(request, "image");
-  if (!request_query_only(request, arguments))
-    return false;
   if (!hardware || !*hardware || strlen(hardware) > REMOTE_IMAGE_MAX ||
-      (image && strlen(image) > REMOTE_IMAGE_MAX)) {
-    answer_refusal(request, ERROR_INVALID, "",
-                   "the query must have hardware, and hardware and image at most %d bytes each",
-                   REMOTE_IMAGE_MAX);
-    return false;
-  }
+      (image && strlen(image) > REMOTE_IMAGE_MAX))
+    return error_set(error,
+                     "the query must have hardware, and hardware and image at most %d bytes each",
+                     REMOTE_IMAGE_MAX);
   *ret = (struct shelf){xasprintf("%s:%s", program, hardware), image ? image : ""};
   return true;
 }
 
-/* Reads the place of a value. When the path or query is wrong, answers and returns false. */
+/* Reads the place of a value from the path and query. */
 static bool value_place_read(struct request *request, const char *program, struct shelf *ret_shelf,
-                             struct place *ret) {
-  if (!remote_key_is_valid(request->segments[0])) {
-    answer_refusal(request, ERROR_INVALID, "", "a key is 64 lower-case hex digits");
-    return false;
-  }
-  if (!shelf_read(request, program, NULL, ret_shelf))
+                             struct place *ret, struct error *error) {
+  if (!remote_key_is_valid(request->segments[0]))
+    return error_set(error, "a key is 64 lower-case hex digits");
+  if (!shelf_read(request, program, ret_shelf, error))
     return false;
   *ret = (struct place){
       .folder = ret_shelf->folder, .name = request->segments[0], .image = ret_shelf->image};
   return true;
 }
 
-/* Answers 403, after which a program requests no more configs. For code it would be 404, as for a
+/* Is 403, after which a program requests no more configs. For code it would be 404, as for a
  * file that is not stored. */
-static void closed_answer(struct request *request) {
-  answer_refusal(request, ERROR_FORBIDDEN, "",
-                 "the containers of this token and image do not share what they find "
-                 "(serve --remote-share)");
+static bool open_check(const struct request *request, const char *image, struct error *error) {
+  return namespace_is_open(request, image) ||
+         error_of(error, ERROR_FORBIDDEN,
+                  "the containers of this token and image do not share what they find "
+                  "(serve --remote-share)");
 }
 
-static void value_get(struct worker *worker, struct request *request, const char *program) {
+static bool value_get(struct worker *worker, struct request *request, const char *program,
+                      struct error *error) {
   cleanup_shelf struct shelf shelf = {0};
   struct place place;
-  if (!value_place_read(request, program, &shelf, &place))
-    return;
-  if (namespace_is_open(request, place.image))
-    shared_answer(worker, request, &place);
-  else
-    closed_answer(request);
+  return value_place_read(request, program, &shelf, &place, error) &&
+         open_check(request, place.image, error) && shared_answer(worker, request, &place, error);
 }
 
 /* Does not store a config in a closed namespace: the server would never serve it. */
-static void value_put(struct worker *worker, struct request *request, const char *program,
-                      bool (*check)(const json_t *json, struct error *error)) {
+static bool value_put(struct worker *worker, struct request *request, const char *program,
+                      bool (*check)(const json_t *json, struct error *error), struct error *error) {
   cleanup_shelf struct shelf shelf = {0};
   struct place place;
-  struct error error;
-  if (!value_place_read(request, program, &shelf, &place))
-    return;
-  if (!check(request->json, &error))
-    answer_failure(request, &error);
-  else if (namespace_is_open(request, place.image))
-    body_store(worker, request, &place);
-  else
-    request_answer_empty(request, 204);
+  if (!value_place_read(request, program, &shelf, &place, error) || !check(request->json, error))
+    return false;
+  if (namespace_is_open(request, place.image))
+    return body_store(worker, request, &place, error);
+  return request_answer_empty(request, 204);
 }
 
-void route_remote_inductor_get(struct worker *worker, struct request *request) {
-  value_get(worker, request, "inductor");
+bool route_remote_inductor_get(struct worker *worker, struct request *request,
+                               struct error *error) {
+  return value_get(worker, request, "inductor", error);
 }
 
-void route_remote_inductor_put(struct worker *worker, struct request *request) {
-  value_put(worker, request, "inductor", remote_inductor_check);
+bool route_remote_inductor_put(struct worker *worker, struct request *request,
+                               struct error *error) {
+  return value_put(worker, request, "inductor", remote_inductor_check, error);
 }
 
-void route_remote_helion_get(struct worker *worker, struct request *request) {
-  value_get(worker, request, "helion");
+bool route_remote_helion_get(struct worker *worker, struct request *request, struct error *error) {
+  return value_get(worker, request, "helion", error);
 }
 
-void route_remote_helion_put(struct worker *worker, struct request *request) {
-  value_put(worker, request, "helion", remote_helion_check);
+bool route_remote_helion_put(struct worker *worker, struct request *request, struct error *error) {
+  return value_put(worker, request, "helion", remote_helion_check, error);
 }
 
-void route_remote_helion_list(struct worker *worker, struct request *request) {
+bool route_remote_helion_list(struct worker *worker, struct request *request, struct error *error) {
   const char *newest = request_query(request, "newest");
   cleanup_shelf struct shelf shelf = {0};
-  struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   int n = 0, end = 0;
-  if (!shelf_read(request, "helion", "newest", &shelf))
-    return;
+  if (!shelf_read(request, "helion", &shelf, error))
+    return false;
   if (!newest || sscanf(newest, "%4d%n", &n, &end) != 1 || newest[end] || n < 1 ||
-      n > REMOTE_NEWEST_MAX) {
-    answer_refusal(request, ERROR_INVALID, "", "newest must be 1 to %d", REMOTE_NEWEST_MAX);
-    return;
-  }
-  if (!namespace_is_open(request, shelf.image)) {
-    closed_answer(request);
-    return;
-  }
+      n > REMOTE_NEWEST_MAX)
+    return error_set(error, "newest must be 1 to %d", REMOTE_NEWEST_MAX);
+  if (!open_check(request, shelf.image, error))
+    return false;
 
-  bind_integer(&parameters, "token", request->token_id);
-  bind_text(&parameters, "image", shelf.image);
-  bind_text(&parameters, "folder", shelf.folder);
-  bind_integer(&parameters, "newest", n);
-  if (!db_run(worker->db, &sql_remote_newest, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  cleanup_rows struct db_rows *rows = db_query(
+      worker->db, &sql_remote_newest, error, BY_INTEGER("token", request->token_id),
+      BY_TEXT("image", shelf.image), BY_TEXT("folder", shelf.folder), BY_INTEGER("newest", n));
+  if (!rows)
+    return false;
 
   cleanup_text struct text text = {0};
   text_add_string(&text, "[");
@@ -447,14 +399,12 @@ void route_remote_helion_list(struct worker *worker, struct request *request) {
   text_add_string(&text, "]");
   size_t size;
   char *body = text_finish(&text, &size);
-  request_answer_text(request, 200, "application/json", body, size);
+  return request_answer_text(request, 200, "application/json", body, size);
 }
 
 void remote_housekeep(struct worker *worker) {
   struct error error;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "days", REMOTE_DAYS);
-  bind_integer(&parameters, "at_once", REMOTE_AT_ONCE);
-  if (!db_run(worker->db, &sql_remote_collect, &parameters, NULL, &error))
+  if (!db_execute(worker->db, &sql_remote_collect, &error, BY_INTEGER("days", REMOTE_DAYS),
+                  BY_INTEGER("at_once", REMOTE_AT_ONCE)))
     log_warning("remote: %s", error.message);
 }

@@ -11,8 +11,6 @@
 #define REMOTE_MEMBERS_MAX 64
 #define REMOTE_MEMBER_NAME_MAX 64
 #define REMOTE_TEXT_MAX 128 /* bytes of a string in a config */
-#define REMOTE_INDUCTOR_MAX (16 << 10)
-#define REMOTE_HELION_MAX (64 << 10)
 #define REMOTE_NEWEST_MAX 100
 
 /* {"XBLOCK": 256, "num_warps": 4, "num_stages": 1, "configs_hash": "64 hex digits",

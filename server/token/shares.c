@@ -16,42 +16,39 @@ struct share {
   char *owner, *waiting_since;
   double weight, device_seconds_per_day, device_seconds, device_seconds_today;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct share, member, __VA_ARGS__)
+#define RECORD_OF struct share
 static const struct field share_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER),
-    FIELD(TEXT, owner, FIELD_ANSWER, .about = "the name of the token that submitted the jobs"),
-    FIELD(NUMBER, weight, FIELD_NOT_NULL, .least_number = 1e-3, .most_number = 1e3,
-          .about = "an owner of weight 3 gets three times the device time of one of weight 1; "
-                   "default: 1"),
-    FIELD(NUMBER, device_seconds_per_day, .least_number = 1e-3, .most_number = 1e12,
-          .about = "after which it gets no leases until midnight (UTC); null: no limit"),
-    FIELD(NUMBER, device_seconds, FIELD_ANSWER,
-          .about = "of its leases in the last minutes: they halve every 10 minutes, and each lease "
-                   "counts 0.1 more"),
-    FIELD(NUMBER, device_seconds_today, FIELD_ANSWER, .about = "since midnight (UTC)"),
-    FIELD(INTEGER, open_jobs, FIELD_ANSWER),
-    FIELD(TIME, waiting_since, FIELD_ANSWER,
-          .about = "when the oldest of its jobs was submitted that has had no lease"),
+    MEMBER(ID, id, FIELD_ANSWER),
+    MEMBER(TEXT, owner, FIELD_ANSWER, .about = "the name of the token that submitted the jobs"),
+    MEMBER(NUMBER, weight, FIELD_NOT_NULL, .least_number = 1e-3, .most_number = 1e3,
+           .about = "an owner of weight 3 gets three times the device time of one of weight 1; "
+                    "default: 1"),
+    MEMBER(NUMBER, device_seconds_per_day, .least_number = 1e-3, .most_number = 1e12,
+           .about = "after which it gets no leases until midnight (UTC); null: no limit"),
+    MEMBER(NUMBER, device_seconds, FIELD_ANSWER,
+           .about =
+               "of its leases in the last minutes: they halve every 10 minutes, and each lease "
+               "counts 0.1 more"),
+    MEMBER(NUMBER, device_seconds_today, FIELD_ANSWER, .about = "since midnight (UTC)"),
+    MEMBER(INTEGER, open_jobs, FIELD_ANSWER),
+    MEMBER(TIME, waiting_since, FIELD_ANSWER,
+           .about = "when the oldest of its jobs was submitted that has had no lease"),
 };
-#undef FIELD
+#undef RECORD_OF
 const struct record share_record = RECORD("Share", struct share, share_fields);
 
-void route_share_list(struct worker *worker, struct request *request) {
+bool route_share_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_shares_list, .record = &share_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  return answer_page_by(worker, request, &list, error);
 }
 
 /* *ret_id: 0 when there is no such owner. */
 static bool share_set(struct db *db, const char *owner, const struct share *share,
                       const struct author *author, int64_t *ret_id, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "owner", owner);
-  bind_number(&parameters, "weight", share->weight);
-  bind_number(&parameters, "device_seconds_per_day", share->device_seconds_per_day);
-  if (!db_run(db, &sql_share_set, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_share_set, error, BY_TEXT("owner", owner), BY_NUMBER("weight", share->weight),
+      BY_NUMBER("device_seconds_per_day", share->device_seconds_per_day));
+  if (!rows)
     return false;
 
   *ret_id = db_count(rows) ? db_get_integer(rows, 0, "id") : 0;
@@ -65,49 +62,35 @@ static bool share_set(struct db *db, const char *owner, const struct share *shar
   return true;
 }
 
-static void share_answer(struct worker *worker, struct request *request, int64_t id) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  struct error error;
-  bind_integer(&parameters, "after", id - 1);
-  bind_integer(&parameters, "limit", 0);
-  if (!db_run(worker->db, &sql_shares_list, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+static bool share_answer(struct worker *worker, struct request *request, int64_t id,
+                         struct error *error) {
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_shares_list, error,
+                                               BY_INTEGER("after", id - 1), BY_INTEGER("limit", 0));
+  if (!rows)
+    return false;
 
-  struct share share;
-  db_read(rows, 0, &share_record, &share);
-  request_answer_json(request, 200, record_write(&share_record, &share));
-  record_release(&share_record, &share);
+  return request_answer_json(request, 200, db_row_to_json(rows, &share_record, NULL));
 }
 
-void route_share_put(struct worker *worker, struct request *request) {
+bool route_share_put(struct worker *worker, struct request *request, struct error *error) {
   const char *owner = request->segments[0];
   struct share share;
-  struct error error;
   int64_t id = 0;
-  if (!request_query_only(request, NULL))
-    return;
-
   record_init(&share_record, &share);
   share.weight = 1;
   bool ok =
-      record_read(&share_record, request->json, "", &share, &error) &&
-      db_begin(worker->db, &error) &&
-      db_end(worker->db, share_set(worker->db, owner, &share, request_author(request), &id, &error),
-             &error);
-  if (!ok) {
-    answer_failure(request, &error);
-  } else if (!id) {
-    answer_refusal(
-        request, ERROR_MISSING, "",
-        "there is no token \"%.64s\", and no job of such an owner; `wavetune token list` "
-        "prints all tokens",
-        owner);
-  } else {
+      record_read(&share_record, request->json, "", &share, error) && db_begin(worker->db, error) &&
+      db_end(worker->db, share_set(worker->db, owner, &share, request_author(request), &id, error),
+             error);
+  if (ok && !id)
+    ok = error_of(error, ERROR_MISSING,
+                  "there is no token \"%.64s\", and no job of such an owner; `wavetune token list` "
+                  "prints all tokens",
+                  owner);
+  if (ok) {
     log_info("share: %s set owner=%.64s weight=%g", request->token_name, owner, share.weight);
-    share_answer(worker, request, id);
+    ok = share_answer(worker, request, id, error);
   }
   record_release(&share_record, &share);
+  return ok;
 }

@@ -24,33 +24,33 @@ bool token_name_is_good(const char *name) {
   return length >= 1 && length <= 64 && !name[length];
 }
 
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct token_request, member, __VA_ARGS__)
+#define RECORD_OF struct token_request
 static const struct field request_fields[] = {
-    FIELD(TEXT, name, FIELD_REQUIRED,
-          .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9._-]{1,64}$\"}"),
-    FIELD(TEXT, role, FIELD_REQUIRED, .schema = SCHEMA_ROLE),
-    FIELD(TEXT, expires, FIELD_NO_COLUMN,
-          .about = "how long it is valid, such as 7d or 12h, or until when"),
-    FIELD(INTEGER, uses, .least = 1, .most = TOKEN_USES_MAX),
-    FIELD(TEXT, agent_name, .least = 1, .most = 200),
-    FIELD(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXT, certificate, FIELD_NOT_NULL,
-          .schema = "{\"type\": \"string\", \"pattern\": \"^(URI|DNS|CN):[ -~]{1,250}$\"}",
-          .about =
-              "the name of a client certificate to use instead of a token, for the role agent; no "
-              "token is made"),
-    FIELD(TEXTS, channels, .most = CHANNELS_MAX,
-          .schema =
-              "{\"type\": \"array\", \"maxItems\": 64,"
-              " \"items\": {\"type\": \"string\", \"pattern\": \"^[a-z0-9._*?[\\\\]!-]{1,64}$\"}}",
-          .about =
-              "the channels that the token may move, by name or pattern; required for the role "
-              "publisher, and only allowed there"),
-    FIELD(INTEGER, expires_in_ms, FIELD_NO_JSON),
-    FIELD(TEXT, agent, FIELD_NO_JSON),
-    FIELD(ID, replaces, FIELD_NO_JSON),
+    MEMBER(TEXT, name, FIELD_REQUIRED,
+           .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9._-]{1,64}$\"}"),
+    MEMBER(TEXT, role, FIELD_REQUIRED, .schema = SCHEMA_ROLE),
+    MEMBER(TEXT, expires, FIELD_NO_COLUMN,
+           .about = "how long it is valid, such as 7d or 12h, or until when"),
+    MEMBER(INTEGER, uses, .least = 1, .most = TOKEN_USES_MAX),
+    MEMBER(TEXT, agent_name, .least = 1, .most = 200),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXT, certificate, FIELD_NOT_NULL,
+           .schema = "{\"type\": \"string\", \"pattern\": \"^(URI|DNS|CN):[ -~]{1,250}$\"}",
+           .about =
+               "the name of a client certificate to use instead of a token, for the role agent; no "
+               "token is made"),
+    MEMBER(TEXTS, channels, .most = CHANNELS_MAX,
+           .schema =
+               "{\"type\": \"array\", \"maxItems\": 64,"
+               " \"items\": {\"type\": \"string\", \"pattern\": \"^[a-z0-9._*?[\\\\]!-]{1,64}$\"}}",
+           .about =
+               "the channels that the token may move, by name or pattern; required for the role "
+               "publisher, and only allowed there"),
+    MEMBER(INTEGER, expires_in_ms, FIELD_NO_JSON),
+    MEMBER(TEXT, agent, FIELD_NO_JSON),
+    MEMBER(ID, replaces, FIELD_NO_JSON),
 };
-#undef FIELD
+#undef RECORD_OF
 const struct record token_request_record =
     RECORD("TokenRequest", struct token_request, request_fields);
 
@@ -152,15 +152,11 @@ bool tokens_insert(struct db *db, const struct token_request *request, const str
                                               : digest_of(token, strlen(token));
 
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters named = {0}, freed = {0}, parameters = {0};
-  bind_text(&named, "name", request->name);
-  bind_digest(&freed, "digest", &digest);
-  bind_record(&parameters, &token_request_record, request);
-  bind_digest(&parameters, "digest", &digest);
-  bind_author(&parameters, author);
-  if (!db_run(db, &sql_tokens_end_expired, &named, NULL, error) ||
-      (request->certificate && !db_run(db, &sql_tokens_free_digest, &freed, NULL, error)) ||
-      !db_run(db, &sql_tokens_make, &parameters, &rows, error))
+  if (!db_execute(db, &sql_tokens_end_expired, error, BY_TEXT("name", request->name)) ||
+      (request->certificate &&
+       !db_execute(db, &sql_tokens_free_digest, error, BY_DIGEST("digest", &digest))) ||
+      !(rows = db_query(db, &sql_tokens_make, error, BY_RECORD(&token_request_record, request),
+                        BY_DIGEST("digest", &digest), BY_AUTHOR(author))))
     return false;
 
   if (db_affected(rows) == 0 && request->certificate)
@@ -202,8 +198,9 @@ bool tokens_make(struct db *db, const struct token_request *request, const struc
 
 bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool *ret_may,
                          char **ret_patterns, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(db, &sql_token_channels, "token", token, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_token_channels, error, BY_INTEGER("token", token));
+  if (!rows)
     return false;
 
   char *patterns = xstrdup("");
@@ -223,11 +220,10 @@ bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool
 bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
                    const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "name", name);
-  bind_bool(&parameters, "may_be_last_admin", may_be_last_admin);
-  bind_author(&parameters, author);
-  bool is_good = db_begin(db, error) && db_run(db, &sql_tokens_revoke, &parameters, &rows, error);
+  bool is_good =
+      db_begin(db, error) &&
+      (rows = db_query(db, &sql_tokens_revoke, error, BY_TEXT("name", name),
+                       BY_BOOL("may_be_last_admin", may_be_last_admin), BY_AUTHOR(author)));
   bool is_revoked = is_good && db_count(rows) && db_get_bool(rows, 0, "is_revoked");
   if (is_good && !is_revoked && db_count(rows) && db_get_bool(rows, 0, "is_last_admin"))
     is_good = error_of(error, ERROR_CONFLICT,
@@ -248,36 +244,34 @@ struct token {
   json_t *environment;
   struct texts channels;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct token, member, __VA_ARGS__)
+#define RECORD_OF struct token
 static const struct field token_fields[] = {
-    FIELD(ID, id, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(TEXT, name, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(TEXT, role, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_ROLE),
-    FIELD(TIME, created_at, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(TIME, revoked_at, FIELD_ANSWER),
-    FIELD(TIME, expires_at, FIELD_ANSWER),
-    FIELD(TEXT, agent, FIELD_ANSWER),
-    FIELD(INTEGER, uses_left, FIELD_ANSWER),
-    FIELD(TEXT, agent_name, FIELD_ANSWER),
-    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXTS, channels, FIELD_ANSWER),
-    FIELD(TEXT, certificate, FIELD_ANSWER),
-    FIELD(TEXT, issuer, FIELD_ANSWER,
-          .about = "of an identity: the provider whose tokens are for it (serve --oidc)"),
-    FIELD(TEXT, made_by, FIELD_ANSWER, .schema = SCHEMA_BY),
-    FIELD(ID, made_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
-    FIELD(TEXT, revoked_by, FIELD_ANSWER, .schema = SCHEMA_BY),
-    FIELD(ID, revoked_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
+    MEMBER(ID, id, FIELD_NOT_NULL),
+    MEMBER(TEXT, name, FIELD_NOT_NULL),
+    MEMBER(TEXT, role, FIELD_NOT_NULL, .schema = SCHEMA_ROLE),
+    MEMBER(TIME, created_at, FIELD_NOT_NULL),
+    MEMBER(TIME, revoked_at),
+    MEMBER(TIME, expires_at),
+    MEMBER(TEXT, agent),
+    MEMBER(INTEGER, uses_left),
+    MEMBER(TEXT, agent_name),
+    MEMBER(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
+    MEMBER(TEXTS, channels),
+    MEMBER(TEXT, certificate),
+    MEMBER(TEXT, issuer,
+           .about = "of an identity: the provider whose tokens are for it (serve --oidc)"),
+    MEMBER(TEXT, made_by, .schema = SCHEMA_BY),
+    MEMBER(ID, made_by_id, .schema = SCHEMA_BY_ID),
+    MEMBER(TEXT, revoked_by, .schema = SCHEMA_BY),
+    MEMBER(ID, revoked_by_id, .schema = SCHEMA_BY_ID),
 };
-#undef FIELD
-const struct record token_record = RECORD("Token", struct token, token_fields);
+const struct record token_record = ANSWER("Token", token_fields);
+#undef RECORD_OF
 
 bool tokens_list(struct db *db, json_t **ret_items, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "after", 0);
-  bind_integer(&parameters, "limit", INT32_MAX);
-  if (!db_run(db, &sql_tokens_list, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_tokens_list, error, BY_INTEGER("after", 0), BY_INTEGER("limit", INT32_MAX));
+  if (!rows)
     return false;
 
   *ret_items = db_rows_to_json(rows, &token_record);
@@ -287,14 +281,15 @@ bool tokens_list(struct db *db, json_t **ret_items, struct error *error) {
 struct token_answer {
   const char *token, *name, *role, *certificate;
 };
+#define RECORD_OF struct token_answer
 static const struct field answer_fields[] = {
-    RECORD_FIELD(TEXT, struct token_answer, token, FIELD_ANSWER | FIELD_OMITTED),
-    RECORD_FIELD(TEXT, struct token_answer, name, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(TEXT, struct token_answer, role, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = SCHEMA_ROLE),
-    RECORD_FIELD(TEXT, struct token_answer, certificate, FIELD_ANSWER | FIELD_OMITTED),
+    MEMBER(TEXT, token, FIELD_OMITTED),
+    MEMBER(TEXT, name, FIELD_NOT_NULL),
+    MEMBER(TEXT, role, FIELD_NOT_NULL, .schema = SCHEMA_ROLE),
+    MEMBER(TEXT, certificate, FIELD_OMITTED),
 };
-const struct record token_answer_record = RECORD("TokenAnswer", struct token_answer, answer_fields);
+const struct record token_answer_record = ANSWER("TokenAnswer", answer_fields);
+#undef RECORD_OF
 
 /* Makes a change valid on this server before the answer is sent; other servers see it within
  * seconds. */
@@ -304,16 +299,13 @@ static void refresh(struct worker *worker) {
     log_warning("tokens: %s", error.message);
 }
 
-void route_token_post(struct worker *worker, struct request *request) {
+bool route_token_post(struct worker *worker, struct request *request, struct error *error) {
   cleanup_token_request struct token_request wanted = {0};
   char token[TOKEN_TEXT_SIZE];
-  struct error error;
 
-  if (!token_request_parse(request->json, &wanted, &error) ||
-      !tokens_make(worker->db, &wanted, request_author(request), token, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+  if (!token_request_parse(request->json, &wanted, error) ||
+      !tokens_make(worker->db, &wanted, request_author(request), token, error))
+    return false;
 
   log_info("token: %s made %s with the role %s%s%s", request->token_name, wanted.name, wanted.role,
            wanted.certificate ? " for the certificate " : "",
@@ -321,14 +313,12 @@ void route_token_post(struct worker *worker, struct request *request) {
   refresh(worker);
   struct token_answer answer = {wanted.certificate ? NULL : token, wanted.name, wanted.role,
                                 wanted.certificate};
-  request_answer_json(request, 201, record_write(&token_answer_record, &answer));
+  return request_answer_json(request, 201, record_write(&token_answer_record, &answer));
 }
 
-void route_token_list(struct worker *worker, struct request *request) {
+bool route_token_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_tokens_list, .record = &token_record};
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (request_query_only(request, list_arguments))
-    answer_page(worker, request, &list, &parameters);
+  return answer_page_by(worker, request, &list, error);
 }
 
 struct own_token {
@@ -336,36 +326,29 @@ struct own_token {
   struct texts channels;
   json_t *operations;
 };
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct own_token, member, __VA_ARGS__)
+#define RECORD_OF struct own_token
 static const struct field own_fields[] = {
-    FIELD(TEXT, name, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(TEXT, role, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_ROLE),
-    FIELD(TIME, expires_at, FIELD_ANSWER),
-    FIELD(TEXTS, channels, FIELD_ANSWER,
-          .about = "patterns of the channels that it may move; null: not limited to some"),
-    FIELD(JSON, operations, FIELD_ANSWER | FIELD_NOT_NULL | FIELD_NO_COLUMN,
-          .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}",
-          .about = "the operations of /openapi.json that its roles may call"),
+    MEMBER(TEXT, name, FIELD_NOT_NULL),
+    MEMBER(TEXT, role, FIELD_NOT_NULL, .schema = SCHEMA_ROLE),
+    MEMBER(TIME, expires_at),
+    MEMBER(TEXTS, channels,
+           .about = "patterns of the channels that it may move; null: not limited to some"),
+    MEMBER(JSON, operations, FIELD_NOT_NULL | FIELD_NO_COLUMN,
+           .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}",
+           .about = "the operations of /openapi.json that its roles may call"),
 };
-#undef FIELD
-const struct record own_token_record = RECORD("OwnToken", struct own_token, own_fields);
+const struct record own_token_record = ANSWER("OwnToken", own_fields);
+#undef RECORD_OF
 
 /* What a user interface offers: it has no copy of the table of roles. */
-void route_token_own(struct worker *worker, struct request *request) {
-  struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!request_query_only(request, NULL))
-    return;
+bool route_token_own(struct worker *worker, struct request *request, struct error *error) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_token_own, error, BY_INTEGER("token", request->token_id));
+  if (!rows)
+    return false;
 
-  if (!db_run_by(worker->db, &sql_token_own, "token", request->token_id, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  if (!db_count(rows)) {
-    answer_refusal(request, ERROR_MISSING, "", "the token is not in the database any more");
-    return;
-  }
+  if (!db_count(rows))
+    return error_of(error, ERROR_MISSING, "the token is not in the database any more");
 
   json_t *operations = json_array();
   for (int id = 0; id < ROUTE_COUNT; id++) {
@@ -374,20 +357,16 @@ void route_token_own(struct worker *worker, struct request *request) {
       json_push(operations, json_string(route->name));
   }
 
-  cleanup_json json_t *items = db_rows_to_json(rows, &own_token_record);
-  json_t *own = json_incref(json_array_get(items, 0));
+  json_t *own = db_row_to_json(rows, &own_token_record, NULL);
   json_put(own, "operations", operations);
   json_put(own, "name", json_string(request->token_name)); /* with that of a signed-in user */
-  request_answer_json(request, 200, own);
+  return request_answer_json(request, 200, own);
 }
 
-void route_token_delete(struct worker *worker, struct request *request) {
-  struct error error;
-  if (!tokens_revoke(worker->db, request->segments[0], false, request_author(request), &error)) {
-    answer_failure(request, &error);
-    return;
-  }
+bool route_token_delete(struct worker *worker, struct request *request, struct error *error) {
+  if (!tokens_revoke(worker->db, request->segments[0], false, request_author(request), error))
+    return false;
   log_info("token: %s revoked %s", request->token_name, request->segments[0]);
   refresh(worker);
-  request_answer_empty(request, 204);
+  return request_answer_empty(request, 204);
 }

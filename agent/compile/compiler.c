@@ -3,9 +3,9 @@
 
 #include <glob.h>
 #include <limits.h>
-#include <pthread.h>
 #include <sys/stat.h>
 
+#include "common/base/lock.h"
 #include "common/program/command.h"
 
 #define QUERY_OUTPUT_MAX ((size_t)256 << 10)
@@ -565,12 +565,10 @@ bool compilers_find(struct compilers *compilers, const struct compile_request *r
                      arch);
 
   struct found *found = is_amd ? &compilers->amd : &compilers->nvidia;
-  pthread_mutex_lock(&compilers->mutex);
+  LOCK(&compilers->mutex);
   if (!found->is_tried && !(is_amd ? amd_open : nvidia_open)(&found->compiler, &found->error))
     found->compiler = NULL;
   found->is_tried = true;
-  pthread_mutex_unlock(&compilers->mutex);
-
   *ret_compiler = found->compiler;
   if (!found->compiler)
     *error = found->error;

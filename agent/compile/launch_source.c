@@ -135,8 +135,7 @@ char *define_format(const char *name, struct value value) {
 }
 
 void settings_add(struct settings *settings, char *text) {
-  GROW(settings->texts, settings->n, settings->capacity);
-  settings->texts[settings->n++] = text;
+  *APPEND(settings->texts, settings->n) = text;
 }
 
 void settings_copy(struct settings *settings, const char *const *texts) {

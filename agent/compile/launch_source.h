@@ -25,7 +25,7 @@ must_check char *define_format(const char *name, struct value value);
 
 /* Definitions or environment variables ("NAME=VALUE"), arguments or paths. The list owns them. */
 struct settings {
-  size_t n, capacity;
+  size_t n;
   char **texts;
 };
 void settings_add(struct settings *settings, char *text);                /* takes the text */

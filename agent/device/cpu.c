@@ -424,9 +424,9 @@ static json_t *cpu_conditions(struct device *device) {
   double empty_ns = ((struct cpu_device *)device)->empty_ns;
   json_t *conditions = json_object();
   if (mhz > 0)
-    ALWAYS(json_object_set_new(conditions, "clock_mhz", json_real(mhz)) == 0);
+    json_put(conditions, "clock_mhz", json_real(mhz));
   if (empty_ns > 0)
-    ALWAYS(json_object_set_new(conditions, "overhead_us", json_real(empty_ns / 1000)) == 0);
+    json_put(conditions, "overhead_us", json_real(empty_ns / 1000));
   return conditions;
 }
 

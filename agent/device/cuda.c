@@ -284,19 +284,19 @@ static json_t *cuda_conditions(const struct gpu_facts *facts) {
     return conditions;
 
   if (nvml.clock(device, NVML_CLOCK_SM, &value) == 0)
-    ALWAYS(json_object_set_new(conditions, "clock_mhz", json_integer(value)) == 0);
+    json_put(conditions, "clock_mhz", json_integer(value));
   if (nvml.clock(device, NVML_CLOCK_MEM, &value) == 0)
-    ALWAYS(json_object_set_new(conditions, "memory_clock_mhz", json_integer(value)) == 0);
+    json_put(conditions, "memory_clock_mhz", json_integer(value));
   if (nvml.power(device, &value) == 0)
-    ALWAYS(json_object_set_new(conditions, "power_w", json_real((double)value / 1000)) == 0);
+    json_put(conditions, "power_w", json_real((double)value / 1000));
   if (nvml.temperature(device, NVML_TEMPERATURE_GPU, &value) == 0)
-    ALWAYS(json_object_set_new(conditions, "temperature_c", json_integer(value)) == 0);
+    json_put(conditions, "temperature_c", json_integer(value));
   if (nvml.throttle && nvml.throttle(device, &reasons) == 0) {
     json_t *names = json_array();
     for (size_t i = 0; i < ARRAY_LENGTH(throttles); i++)
       if (reasons & throttles[i].bit)
-        ALWAYS(json_array_append_new(names, json_string(throttles[i].name)) == 0);
-    ALWAYS(json_object_set_new(conditions, "throttle", names) == 0);
+        json_push(names, json_string(throttles[i].name));
+    json_put(conditions, "throttle", names);
   }
 
   struct nvml_process processes[PROCESSES_MAX];
@@ -371,9 +371,9 @@ static bool cuda_facts_read(int ordinal, struct gpu_facts *ret_facts, struct err
   gpu_fact_set(facts, "clock_max_mhz", attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000);
   gpu_fact_set(facts, "memory_clock_max_mhz",
                attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) / 1000);
-  ALWAYS(json_object_set_new(facts, "pci", json_string(pci)) == 0);
+  json_put(facts, "pci", json_string(pci));
   if (nvml_load() && nvml.driver_version(driver, sizeof driver) == 0 && driver[0])
-    ALWAYS(json_object_set_new(facts, "driver", json_string(driver)) == 0);
+    json_put(facts, "driver", json_string(driver));
 
   /* The partition of a GPU is only in its name: "NVIDIA H200 MIG 1g.18gb". */
   const char *mig = strstr(name, "MIG ");

@@ -43,8 +43,8 @@ bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *erro
       runs_state(back_ends[i], devices);
       ALWAYS(json_array_extend(all, devices) == 0);
     } else {
-      ALWAYS(json_array_append_new(absent, json_pack("{s:s, s:s}", "backend", back_ends[i]->backend,
-                                                     "reason", reason.message)) == 0);
+      json_push(absent, json_pack("{s:s, s:s}", "backend", back_ends[i]->backend, "reason",
+                                  reason.message));
     }
   }
 

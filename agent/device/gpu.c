@@ -70,7 +70,7 @@ static bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct er
         error_set(error, "its name is not UTF-8");
     }
     if (device) {
-      ALWAYS(json_array_append_new(devices, device) == 0);
+      json_push(devices, device);
     } else {
       log_warning("device: %s is left out: %s", name, error->message);
       error_prefix(error, "%s: ", name);
@@ -245,8 +245,8 @@ static void *host_buffer_new(struct device *base, size_t size) {
       device->api->host_memory_new(&address, rounded, 0) != 0)
     return host_memory_new(rounded);
 
-  GROW(device->host_buffers, device->n_host_buffers, device->host_buffers_capacity);
-  device->host_buffers[device->n_host_buffers++] = (struct host_buffer){address, rounded, true};
+  *APPEND(device->host_buffers, device->n_host_buffers) =
+      (struct host_buffer){address, rounded, true};
   device->host_buffers_bytes += rounded;
   return address;
 }
@@ -595,7 +595,7 @@ static json_t *conditions(struct device *base) {
   struct gpu_device *device = (struct gpu_device *)base;
   json_t *found = device->api->conditions(&device->facts);
   if (device->overhead_us > 0)
-    ALWAYS(json_object_set_new(found, "overhead_us", json_real(device->overhead_us)) == 0);
+    json_put(found, "overhead_us", json_real(device->overhead_us));
   return found;
 }
 

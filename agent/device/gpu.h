@@ -139,7 +139,7 @@ struct gpu_device {
   void *stream;
   /* Pinned memory, kept for later problems: allocating a MiB takes a quarter of a millisecond. */
   struct host_buffer *host_buffers;
-  size_t n_host_buffers, host_buffers_capacity, host_buffers_bytes;
+  size_t n_host_buffers, host_buffers_bytes;
   unsigned char *canaries_host; /* allocated when first needed */
 
   /* Fingerprints. */

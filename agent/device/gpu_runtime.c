@@ -227,10 +227,10 @@ size_t gpu_processes_others(size_t n, size_t n_own, size_t n_siblings) {
 
 void gpu_processes_set(json_t *conditions, size_t n, size_t n_own) {
   size_t others = gpu_processes_others(n, n_own, n_own ? 0 : gpu_process_siblings());
-  ALWAYS(json_object_set_new(conditions, "processes", json_integer((json_int_t)others)) == 0);
+  json_put(conditions, "processes", json_integer((json_int_t)others));
 }
 
 void gpu_fact_set(json_t *facts, const char *name, int64_t value) {
   if (value > 0)
-    ALWAYS(json_object_set_new(facts, name, json_integer(value)) == 0);
+    json_put(facts, name, json_integer(value));
 }

@@ -143,7 +143,7 @@ static bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct erro
   gpu_fact_set(facts, "clock_max_mhz", node.clock_max_mhz);
   gpu_fact_set(facts, "memory_clock_max_mhz", memory_clock_mhz);
   gpu_fact_set(facts, "threads_max", threads_max);
-  ALWAYS(json_object_set_new(facts, "pci", json_string(pci)) == 0);
+  json_put(facts, "pci", json_string(pci));
   *ret_facts = (struct gpu_facts){
       .environment = {.rocm = hip_rocm_version(rocm_folder(), version),
                       .gpu = xstrdup(name),

@@ -28,7 +28,7 @@ struct variant {
   const json_t *json;     /* NULL: no key has needed it yet */
   json_t *by_config;      /* canonical text of a config → index of its entry */
   struct kernel *of_case; /* of a captured kernel, with this variant's case; else NULL */
-  size_t n, capacity;
+  size_t n;
   struct entry *entries;
 };
 
@@ -291,9 +291,8 @@ static bool variant_open(struct build_code *code, const struct key *key,
     json_array_foreach (json_object_get(json, members[i]), k, entry) {
       cleanup_free char *text = json_canonical(json_object_get(entry, "config"));
       json_t *at = json_integer((json_int_t)variant->n);
-      GROW(variant->entries, variant->n, variant->capacity);
-      variant->entries[variant->n++] = (struct entry){.json = entry};
-      ALWAYS(json_object_set_new(variant->by_config, text, at) == 0);
+      *APPEND(variant->entries, variant->n) = (struct entry){.json = entry};
+      json_put(variant->by_config, text, at);
     }
   }
   return true;

@@ -52,7 +52,7 @@ struct executor_worker {
   struct digest kernel;            /* the one that it opened last */
   char *opened;    /* the request that opened its problem; NULL: no problem is open */
   int64_t configs; /* measured in it */
-  size_t n_seen, seen_capacity;
+  size_t n_seen;
   uint64_t *seen;  /* hashes of the jobs that it measured */
   int64_t used_ns; /* when it was used last */
 };

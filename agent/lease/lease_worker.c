@@ -35,7 +35,7 @@ json_t *executor_spent_to_json(const struct executor_spent *spent) {
   json_t *json = json_object();
   for (size_t i = 0; i < ARRAY_LENGTH(spent_parts); i++) {
     const int64_t *us = (const void *)((const char *)spent + spent_parts[i].offset);
-    ALWAYS(json_object_set_new(json, spent_parts[i].name, json_real((double)*us * 1e-6)) == 0);
+    json_put(json, spent_parts[i].name, json_real((double)*us * 1e-6));
   }
   return json;
 }
@@ -188,7 +188,7 @@ enum step workers_settle(struct execution *execution) {
 
 /* Adds an object whose bytes must be sent with the request. */
 static void object_add(json_t *objects, const char *path, const struct digest *digest) {
-  ALWAYS(json_object_set_new(objects, path, json_digest_text(digest)) == 0);
+  json_put(objects, path, json_digest_text(digest));
 }
 
 static json_t *config_request(const struct lease_config *config, json_t *objects) {
@@ -292,7 +292,7 @@ json_t *measure_request(const struct race_batch *batch, int64_t device_us, doubl
   json_t *configs = json_array(), *objects = json_object();
 
   for (size_t i = 0; i < batch->n; i++)
-    ALWAYS(json_array_append_new(configs, config_request(batch->configs[i], objects)) == 0);
+    json_push(configs, config_request(batch->configs[i], objects));
   json_t *json = json_pack(
       "{s:s, s:o, s:I, s:I, s:o, s:f, s:o, s:o, s:b, s:b, s:o}", "do", "measure", "configs",
       configs, "rounds_min", (json_int_t)rounds_min, "rounds_max", (json_int_t)rounds_max, "margin",
@@ -466,8 +466,7 @@ static enum step open_once(struct execution *execution, const json_t *request, u
     return STEP_FAILED;
 
   if (!worker_has_seen(worker, job)) {
-    GROW(worker->seen, worker->n_seen, worker->seen_capacity);
-    worker->seen[worker->n_seen++] = job;
+    *APPEND(worker->seen, worker->n_seen) = job;
   }
 
   worker->kernel = execution->lease->kernel->hash;

@@ -215,13 +215,7 @@ static void block_run(struct running *running, const size_t *places, size_t n) {
     struct timed_config *timed = &setup->configs[places[k]];
     if (!running->is_in[places[k]])
       continue;
-    /* Room grows by doubling: it is full whenever n is a power of two, from 8 on. */
-    if (timed->n == 0 || (timed->n >= 8 && (timed->n & (timed->n - 1)) == 0)) {
-      size_t capacity = timed->n ? 2 * timed->n : 8;
-      timed->samples_us = xreallocarray(timed->samples_us, capacity, sizeof(double));
-      timed->baseline_us = xreallocarray(timed->baseline_us, capacity, sizeof(double));
-    }
-    timed->samples_us[timed->n++] = fmax(timings[k].us, VERDICT_US_MIN);
+    *APPEND(timed->samples_us, timed->n) = fmax(timings[k].us, VERDICT_US_MIN);
   }
 }
 
@@ -255,7 +249,8 @@ static void round_run(struct running *running) {
     if (!running->is_in[i])
       continue;
     double sample_us = timed->samples_us[race->n_rounds];
-    timed->baseline_us[race->n_rounds] = baseline_us;
+    size_t n_paired = race->n_rounds; /* the pairs of earlier rounds */
+    *APPEND(timed->baseline_us, n_paired) = baseline_us;
     timed->device_ns += (int64_t)(spent_ns * sample_us * timed->calls / total_us);
   }
 

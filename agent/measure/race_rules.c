@@ -92,8 +92,7 @@ static void spread_add(struct race_spread *spread, const struct timed_config *co
 
   double common = median_of(differences, m), scale = sqrt(2 * (1 - 1 / (double)m));
   for (size_t i = 0; i < m; i++) {
-    GROW(spread->residuals, spread->n, spread->capacity);
-    spread->residuals[spread->n++] = fabs(differences[i] - common) / scale;
+    *APPEND(spread->residuals, spread->n) = fabs(differences[i] - common) / scale;
   }
 }
 

@@ -110,7 +110,7 @@ struct file {
 };
 
 struct files {
-  size_t n, capacity;
+  size_t n;
   struct file *all;
 };
 
@@ -137,8 +137,7 @@ static struct files files_find(const char *root, const struct setting *setting) 
     if (!is_meant || !value_read(file.path, file.value))
       continue;
     file.path = xstrdup(file.path);
-    GROW(files.all, files.n, files.capacity);
-    files.all[files.n++] = file;
+    *APPEND(files.all, files.n) = file;
   }
 
   globfree(&found);
@@ -217,7 +216,7 @@ json_t *settings_findings_differing(const struct settings_findings *findings) {
   json_t *names = json_array();
   for (size_t i = 0; i < findings->n; i++)
     if (findings->all[i].state == SETTING_DIFFERS)
-      ALWAYS(json_array_append_new(names, json_string(findings->all[i].name)) == 0);
+      json_push(names, json_string(findings->all[i].name));
   return names;
 }
 
@@ -392,8 +391,7 @@ static void limits_set(const char *root, const struct setting *setting, const st
       if (is_set)
         (void)!value_write(file->path, file->value, &ignored);
       if (value_read_beside(file->path, "device", device))
-        ALWAYS(json_object_set_new(unsupported, file->path + strlen(root), json_string(device)) ==
-               0);
+        json_put(unsupported, file->path + strlen(root), json_string(device));
       tally->unsupported = error;
       tally->n_unsupported++;
     } else {
@@ -458,8 +456,7 @@ bool machine_settings_set(const char *root, const char *saved, struct settings_c
       cleanup_files struct files files = files_find(root, &settings[i]);
       for (size_t k = 0; settings[i].kind != SETTING_VARIABLE && k < files.n; k++)
         if (!string_equal(files.all[k].value, settings[i].value))
-          ALWAYS(json_object_set_new(before, files.all[k].path + strlen(root),
-                                     json_string(files.all[k].value)) == 0);
+          json_put(before, files.all[k].path + strlen(root), json_string(files.all[k].value));
     }
     cleanup_free char *text = json_canonical(before);
     if (!file_write_atomically(saved, text, strlen(text), 0600, error))

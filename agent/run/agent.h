@@ -7,8 +7,6 @@
 #ifndef WAVETUNE_AGENT_RUN_AGENT_H
 #define WAVETUNE_AGENT_RUN_AGENT_H
 
-#include <pthread.h>
-
 #include "agent/lease/lease_execute.h"
 #include "agent/run/held.h"
 #include "agent/run/server_client.h"
@@ -16,6 +14,7 @@
 #include "agent/run/yield.h"
 #include "agent/worker/devices.h"
 #include "agent/worker/supervise.h"
+#include "common/base/lock.h"
 #include "common/cache/signing_key.h"
 #include "common/program/options.h"
 

@@ -87,8 +87,7 @@ static json_t *record_make(const struct granted *granted, const char *member, js
 
 bool granted_report(struct granted *granted, const char *member, json_t *taken,
                     const char *object) {
-  GROW(granted->pending, granted->n_pending, granted->pending_capacity);
-  granted->pending[granted->n_pending++] =
+  *APPEND(granted->pending, granted->n_pending) =
       (struct pending_record){clock_monotonic_ns(), record_make(granted, member, taken, object)};
   pending_spool(granted);
   return !granted->has_failed;
@@ -213,10 +212,9 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
 }
 
 static void leases_count(struct agent *agent, int change) {
-  pthread_mutex_lock(&agent->mutex);
+  LOCK(&agent->mutex);
   agent->n_leases += (size_t)change;
   agent->worked_ms = clock_monotonic_ms();
-  pthread_mutex_unlock(&agent->mutex);
 }
 
 /* Ends an agent after --idle-exit without work. */

@@ -298,6 +298,13 @@ bool agent_enrol(struct agent *agent, int *ret_code) {
   return false;
 }
 
+static bool flag_take(struct agent *agent, bool *flag) {
+  LOCK(&agent->mutex);
+  bool was_set = *flag;
+  *flag = false;
+  return was_set;
+}
+
 static void enrol_again(struct keeper *keeper, int64_t now_ms) {
   struct agent *agent = keeper->agent;
   if (!agent_flag(agent, &agent->must_enrol) || now_ms < keeper->enrol_ms)
@@ -306,9 +313,7 @@ static void enrol_again(struct keeper *keeper, int64_t now_ms) {
   cleanup_enrolment_answer struct enrolment_answer enrolment = {0};
   cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolment);
   if (answer.is_ok) {
-    pthread_mutex_lock(&agent->mutex);
-    agent->must_enrol = false;
-    pthread_mutex_unlock(&agent->mutex);
+    (void)flag_take(agent, &agent->must_enrol);
     keeper->every_ms = enrolment.heartbeat_every_ms;
     backoff_reset(&keeper->backoff);
     return;
@@ -408,14 +413,6 @@ static void lease_renew(struct agent *agent, const struct held_due *due) {
     log_warning("lease: not renewed, it expires in %lld ms: lease=%s: %s", (long long)due->left_ms,
                 due->lease, answer.error.message);
   }
-}
-
-static bool flag_take(struct agent *agent, bool *flag) {
-  pthread_mutex_lock(&agent->mutex);
-  bool was_set = *flag;
-  *flag = false;
-  pthread_mutex_unlock(&agent->mutex);
-  return was_set;
 }
 
 void agent_keep(struct agent *agent) {

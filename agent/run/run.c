@@ -12,7 +12,7 @@
 #define ID_FILE_MAX 128
 
 void agent_stop(struct agent *agent) {
-  pthread_mutex_lock(&agent->mutex);
+  LOCK(&agent->mutex);
   agent->stopping = agent->must_post = agent->must_renew = true;
   for (size_t i = 0; i < agent->n_threads; i++)
     http_client_cancel(agent->threads[i].client);
@@ -23,14 +23,11 @@ void agent_stop(struct agent *agent) {
   if (!agent->is_working && agent->poster_client)
     http_client_cancel(agent->poster_client);
   pthread_cond_broadcast(&agent->changed);
-  pthread_mutex_unlock(&agent->mutex);
 }
 
 bool agent_flag(struct agent *agent, const bool *flag) {
-  pthread_mutex_lock(&agent->mutex);
-  bool is_set = *flag;
-  pthread_mutex_unlock(&agent->mutex);
-  return is_set;
+  LOCK(&agent->mutex);
+  return *flag;
 }
 
 bool agent_is_stopping(struct agent *agent) { return agent_flag(agent, &agent->stopping); }
@@ -38,12 +35,11 @@ bool agent_is_stopping(struct agent *agent) { return agent_flag(agent, &agent->s
 void agent_wait(struct agent *agent, int64_t timeout_ms, bool *until) {
   struct timespec end = deadline_after(timeout_ms);
   const bool *ends = until ? until : &agent->stopping;
-  pthread_mutex_lock(&agent->mutex);
+  LOCK(&agent->mutex);
   while (!*ends && pthread_cond_timedwait(&agent->changed, &agent->mutex, &end) == 0)
     continue;
   if (until)
     *until = false;
-  pthread_mutex_unlock(&agent->mutex);
 }
 
 void agent_back_off(struct agent *agent, struct backoff *backoff, int64_t retry_after_s) {
@@ -51,17 +47,14 @@ void agent_back_off(struct agent *agent, struct backoff *backoff, int64_t retry_
 }
 
 void agent_signal(struct agent *agent, bool *flag) {
-  pthread_mutex_lock(&agent->mutex);
+  LOCK(&agent->mutex);
   *flag = true;
   pthread_cond_broadcast(&agent->changed);
-  pthread_mutex_unlock(&agent->mutex);
 }
 
 char *agent_id(struct agent *agent) {
-  pthread_mutex_lock(&agent->mutex);
-  char *id = agent->id ? xstrdup(agent->id) : NULL;
-  pthread_mutex_unlock(&agent->mutex);
-  return id;
+  LOCK(&agent->mutex);
+  return agent->id ? xstrdup(agent->id) : NULL;
 }
 
 /* Every thread has ended. */
@@ -113,9 +106,8 @@ static bool client_new(struct agent *agent, struct http_client **ret_client, str
     return false;
   }
 
-  pthread_mutex_lock(&agent->mutex);
+  LOCK(&agent->mutex);
   *ret_client = client;
-  pthread_mutex_unlock(&agent->mutex);
   return true;
 }
 
@@ -204,10 +196,9 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
     n += ok;
   }
 
-  pthread_mutex_lock(&agent->mutex); /* agent_stop reads both when a signal comes */
+  LOCK(&agent->mutex); /* agent_stop reads both when a signal comes */
   agent->threads = threads;
   agent->n_threads = n;
-  pthread_mutex_unlock(&agent->mutex);
   return ok;
 }
 

@@ -20,7 +20,7 @@ struct granted {
   struct device_thread *thread;
   const struct task_grant *task;
   size_t n_measured; /* configs */
-  size_t n_pending, pending_capacity;
+  size_t n_pending;
   struct pending_record *pending;
   bool has_failed;    /* a record could not be spooled */
   bool is_unreadable; /* the task, perhaps because the server is newer */

@@ -198,49 +198,37 @@ void *yield_run(void *context) {
 }
 
 bool device_is_yielded(struct device_thread *thread) {
-  struct agent *agent = thread->agent;
-  pthread_mutex_lock(&agent->mutex);
-  bool is_yielded = thread->use.n_yields != thread->n_yields_served;
-  pthread_mutex_unlock(&agent->mutex);
-  return is_yielded;
+  LOCK(&thread->agent->mutex);
+  return thread->use.n_yields != thread->n_yields_served;
 }
 
 bool device_settle(struct device_thread *thread) {
-  struct agent *agent = thread->agent;
-  pthread_mutex_lock(&agent->mutex);
-  bool is_free = !thread->use.is_yielded;
-  if (is_free)
+  LOCK(&thread->agent->mutex);
+  if (!thread->use.is_yielded)
     thread->n_yields_served = thread->use.n_yields;
-  pthread_mutex_unlock(&agent->mutex);
-  return is_free;
+  return !thread->use.is_yielded;
 }
 
 int64_t device_clean_ns(struct device_thread *thread) {
   struct agent *agent = thread->agent;
   if (!agent->yield)
     return INT64_MAX;
-  pthread_mutex_lock(&agent->mutex);
-  int64_t clean_ns = thread->use.n_yields == thread->n_yields_served ? thread->use.clean_ns : 0;
-  pthread_mutex_unlock(&agent->mutex);
-  return clean_ns;
+  LOCK(&agent->mutex);
+  return thread->use.n_yields == thread->n_yields_served ? thread->use.clean_ns : 0;
 }
 
 void device_wait(struct device_thread *thread, int64_t timeout_ms) {
   struct agent *agent = thread->agent;
   struct timespec end = deadline_after(timeout_ms);
-  pthread_mutex_lock(&agent->mutex);
+  LOCK(&agent->mutex);
   while (!agent->stopping && thread->use.n_yields == thread->n_yields_served &&
          pthread_cond_timedwait(&agent->changed, &agent->mutex, &end) == 0)
     continue;
-  pthread_mutex_unlock(&agent->mutex);
 }
 
 char *device_yield_reason(struct device_thread *thread) {
-  struct agent *agent = thread->agent;
-  pthread_mutex_lock(&agent->mutex);
-  char *reason = xstrdup(thread->use.reason);
-  pthread_mutex_unlock(&agent->mutex);
-  return reason;
+  LOCK(&thread->agent->mutex);
+  return xstrdup(thread->use.reason);
 }
 
 void yield_state(struct agent *agent, struct heartbeat *heartbeat) {
@@ -249,7 +237,7 @@ void yield_state(struct agent *agent, struct heartbeat *heartbeat) {
   struct heartbeat_yield *all = xcalloc(agent->n_threads + 1, sizeof *all);
   size_t n = 0;
   int64_t now_ns = clock_monotonic_ns();
-  pthread_mutex_lock(&agent->mutex);
+  LOCK(&agent->mutex);
   for (size_t i = 0; i < agent->n_threads; i++) {
     const struct device_thread *thread = &agent->threads[i];
     if (thread->use.is_yielded)
@@ -257,6 +245,5 @@ void yield_state(struct agent *agent, struct heartbeat *heartbeat) {
           (struct heartbeat_yield){xstrdup(thread->device->name), xstrdup(thread->use.reason),
                                    (now_ns - thread->use.since_ns) / 1000000};
   }
-  pthread_mutex_unlock(&agent->mutex);
   heartbeat->yielded = (struct records){n, all};
 }

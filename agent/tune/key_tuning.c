@@ -33,8 +33,7 @@ void key_tuning_release(struct key_tuning *tuning) {
 }
 
 static void config_append(struct key_tuning *tuning, uint64_t config) {
-  GROW(tuning->configs, tuning->n, tuning->capacity);
-  tuning->configs[tuning->n++] = (struct key_config){.config = config};
+  *APPEND(tuning->configs, tuning->n) = (struct key_config){.config = config};
 }
 
 static bool default_is_excluded(struct error *error) {
@@ -155,14 +154,13 @@ static void final_take(struct key_tuning *tuning, int64_t process,
     sample.spills = known(measurement->spills);
     sample.lds_bytes = known(measurement->lds_bytes);
     sample.vgprs = known(measurement->vgprs);
-    GROW(tuning->codes, tuning->n_codes, tuning->codes_capacity);
-    tuning->codes[tuning->n_codes++] =
+    *APPEND(tuning->codes, tuning->n_codes) =
         (struct key_code){sample.config, measurement->vgprs, measurement->spills,
                           measurement->lds_bytes, measurement->occupancy};
   }
 
-  GROW(tuning->finals, tuning->n_finals, tuning->finals_capacity);
-  tuning->finals[tuning->n_finals++] = (struct final_measurement){measurement->outcome, sample};
+  *APPEND(tuning->finals, tuning->n_finals) =
+      (struct final_measurement){measurement->outcome, sample};
 }
 
 /* Adds a measurement of a screen or a halving. */
@@ -183,8 +181,7 @@ static void race_take(struct key_tuning *tuning, struct key_config *config, enum
     config->ratio = candidate.ratio;
     config->lease = candidate.lease;
   } else if (is_right) {
-    GROW(tuning->halved, tuning->n_halved, tuning->halved_capacity);
-    tuning->halved[tuning->n_halved++] = candidate;
+    *APPEND(tuning->halved, tuning->n_halved) = candidate;
   }
 }
 

@@ -222,7 +222,6 @@ static bool keys_list(struct tuning *tuning, struct error *error) {
 /* Keys while they are read. */
 struct reading {
   struct tuning *tuning;
-  size_t capacity;
   json_t *seen; /* digests of the keys so far, with the numbers of their lines; 0: of --key */
 };
 
@@ -253,8 +252,7 @@ static bool key_add(struct reading *reading, const char *text, size_t line, stru
   if (campaign->n == KEYS_MAX)
     return error_set(error, "more than %d keys; split the file", KEYS_MAX);
 
-  GROW(campaign->keys, campaign->n, reading->capacity);
-  campaign->keys[campaign->n++] = (struct key_tuning){.key = key};
+  *APPEND(campaign->keys, campaign->n) = (struct key_tuning){.key = key};
   key = (struct key){0};
   return true;
 }

@@ -136,8 +136,7 @@ void devices_set_python(struct devices *devices, const struct python_versions *v
       continue;
     text_replace(&device->environment.torch, versions->torch);
     text_replace(&device->environment.triton, versions->triton);
-    ALWAYS(json_object_set_new(device->json, "environment",
-                               environment_to_json(&device->environment)) == 0);
+    json_put(device->json, "environment", environment_to_json(&device->environment));
   }
 }
 
@@ -187,7 +186,7 @@ bool devices_find(const struct devices *devices, const char *name,
       *ret_device = seen;
       return true;
     }
-    ALWAYS(json_array_append_new(known, json_string(seen->name)) == 0);
+    json_push(known, json_string(seen->name));
   }
 
   cleanup_free char *names = json_texts_join(known, ", ");

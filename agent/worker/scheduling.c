@@ -4,9 +4,9 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <pthread.h>
 #include <sys/syscall.h>
 
+#include "common/base/lock.h"
 #include "common/base/log.h"
 
 #define CPU_WORDS 128             /* 8192 CPUs, the most that Linux can be built for */
@@ -148,7 +148,7 @@ static void found_log(const struct found *found) {
 
 uint64_t scheduling_check(bool *ret_is_restored) {
   struct found found = {0};
-  pthread_mutex_lock(&mutex);
+  LOCK(&mutex);
   DIR *threads = is_remembered ? opendir(THREADS) : NULL;
   for (struct dirent *entry; threads && (entry = readdir(threads));)
     if (*entry->d_name != '.')
@@ -162,9 +162,7 @@ uint64_t scheduling_check(bool *ret_is_restored) {
     is_restored = !found.reason;
     free(found.first);
   }
-  uint64_t n = n_found;
   if (ret_is_restored)
     *ret_is_restored = is_restored;
-  pthread_mutex_unlock(&mutex);
-  return n;
+  return n_found;
 }

@@ -71,7 +71,7 @@ bool bundle_pack(json_t *request, int *ret_fd, struct error *error) {
       return false;
     if (!fd_write_all(fd, bytes, n))
       return error_set(error, "cannot hand objects to a worker: %s", strerror(errno));
-    ALWAYS(json_object_set_new(bundle, path, json_pack("[I, I]", size, (json_int_t)n)) == 0);
+    json_put(bundle, path, json_pack("[I, I]", size, (json_int_t)n));
     size += (json_int_t)n;
   }
 
@@ -102,8 +102,7 @@ bool bundle_place(struct bundle_places *places, const json_t *bundle, int bundle
 
   while (at < end && sendfile(fd, bundle_fd, &at, (size_t)(end - at)) > 0)
     continue;
-  GROW(places->fds, places->n, places->capacity);
-  places->fds[places->n++] = fd;
+  *APPEND(places->fds, places->n) = fd;
   *ret_path = place_path(fd);
   return true;
 }

@@ -429,6 +429,15 @@ void team_run(unsigned threads, size_t n, void (*work)(void *context, size_t ite
     pthread_join(members[i], NULL);
 }
 
+size_t pieces_of(int64_t elements) {
+  return (size_t)((elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS);
+}
+
+void team_run_pieces(int64_t elements, void (*work)(void *context, size_t piece), void *context) {
+  size_t n = pieces_of(elements);
+  team_run(n > 1 ? team_size() : 1, n, work, context);
+}
+
 /* One or two buffers in pieces. */
 struct pieces {
   const char *a, *b;

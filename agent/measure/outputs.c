@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "agent/measure/check.h"
 #include "agent/measure/element.h"
 #include "agent/measure/float8.h"
 
@@ -86,12 +85,12 @@ static void piece_compare(void *context, size_t piece) {
 
 static struct compared pieces_run(const struct comparison *comparison,
                                   void (*work)(void *context, size_t piece), double *ret_sum) {
-  size_t n = (size_t)((comparison->elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS);
+  size_t n = pieces_of(comparison->elements);
   cleanup_free int64_t *far = xcalloc(n + 1, sizeof *far);
   cleanup_free double *sums = xcalloc(n + 1, sizeof *sums);
   cleanup_free int64_t *counts = xcalloc(n + 1, sizeof *counts);
   struct pieces pieces = {comparison, far, sums, counts};
-  team_run(n > 1 ? team_size() : 1, n, work, &pieces);
+  team_run_pieces(comparison->elements, work, &pieces);
 
   struct compared compared = {.far = -1};
   *ret_sum = 0;

@@ -21,6 +21,7 @@ struct reference {
   bool is_lost;
   void *object;
   double (*element)(int argument, int64_t index, void **arguments);
+  struct reference_host *host; /* of an object in this process, once it is prepared */
 };
 
 struct reference_host {
@@ -346,7 +347,14 @@ void reference_free(struct reference *reference) {
     close(reference->socket);
   else
     dlclose(reference->object);
+  if (reference->host)
+    reference_host_free(reference->host);
   free(reference);
+}
+
+bool reference_prepare(struct reference *reference, const struct reference_setup *setup,
+                       struct error *error) {
+  return reference->socket >= 0 || reference_host_new(setup, &reference->host, error);
 }
 
 bool reference_is_lost(const struct reference *reference) { return reference->is_lost; }
@@ -354,8 +362,8 @@ bool reference_is_lost(const struct reference *reference) { return reference->is
 /* Elements of one output, which a team computes. */
 struct sampling {
   const struct reference *reference;
+  const struct reference_host *host;
   size_t argument, n;
-  void **arguments;
   const int64_t *indices;
   double *values;
 };
@@ -364,8 +372,8 @@ static void samples_compute(void *context, size_t item) {
   const struct sampling *sampling = context;
   size_t end = (item + 1) * SAMPLES_AT_ONCE;
   for (size_t i = item * SAMPLES_AT_ONCE; i < end && i < sampling->n; i++)
-    sampling->values[i] = sampling->reference->element((int)sampling->argument,
-                                                       sampling->indices[i], sampling->arguments);
+    sampling->values[i] = sampling->reference->element(
+        (int)sampling->argument, sampling->indices[i], (void **)sampling->host->arguments);
 }
 
 static void elements_compute(const struct sampling *sampling) {
@@ -419,11 +427,10 @@ static void elements_get(struct reference *reference, const struct sampling *sam
     sampling->values[i] = NAN;
 }
 
-double reference_element(struct reference *reference, size_t argument, int64_t index,
-                         void **arguments) {
+double reference_element(struct reference *reference, size_t argument, int64_t index) {
   double value;
-  struct sampling sampling = {reference, argument, 1, arguments, &index, &value};
-  elements_get(reference, &sampling);
+  elements_get(reference,
+               &(struct sampling){reference, reference->host, argument, 1, &index, &value});
   return value;
 }
 
@@ -436,8 +443,7 @@ void reference_serve(const struct reference *reference, const struct reference_h
   while (bytes_receive(socket, &request, sizeof request) && request.n <= REQUEST_ELEMENTS_MAX &&
          request.argument < KERNEL_ARGUMENTS_MAX &&
          bytes_receive(socket, indices, request.n * sizeof *indices)) {
-    struct sampling sampling = {
-        reference, request.argument, request.n, (void **)host->arguments, indices, values};
+    struct sampling sampling = {reference, host, request.argument, request.n, indices, values};
     elements_compute(&sampling);
     if (!bytes_send(socket, values, request.n * sizeof *values))
       return;
@@ -445,8 +451,7 @@ void reference_serve(const struct reference *reference, const struct reference_h
 }
 
 void expectation_compute(struct reference *reference, size_t argument, int64_t elements,
-                         int64_t samples, uint64_t seed, void **arguments,
-                         struct expectation *ret_expectation) {
+                         int64_t samples, uint64_t seed, struct expectation *ret_expectation) {
   bool is_all = samples == 0 || elements <= samples || elements <= 2 * REFERENCE_EDGE;
   int64_t least = samples > 2 * REFERENCE_EDGE ? samples : 2 * REFERENCE_EDGE;
   size_t n = (size_t)(is_all ? elements : least);
@@ -463,9 +468,8 @@ void expectation_compute(struct reference *reference, size_t argument, int64_t e
 
   qsort(expectation.indices, n, sizeof *expectation.indices, compare_ordinals); /* all >= 0 */
 
-  struct sampling sampling = {reference,           argument,          n, arguments,
-                              expectation.indices, expectation.values};
-  elements_get(reference, &sampling);
+  elements_get(reference, &(struct sampling){reference, reference->host, argument, n,
+                                             expectation.indices, expectation.values});
   *ret_expectation = expectation;
 }
 

@@ -2,7 +2,7 @@
  * as it is known. Memory: see worker_process.h. Threads: one. */
 #include <math.h>
 
-#include "agent/measure/problem.h"
+#include "agent/measure/check.h"
 #include "agent/worker/worker_process.h"
 #include "common/measurement/measurement.h"
 

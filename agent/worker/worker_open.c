@@ -2,7 +2,7 @@
  *
  * The device stays open between problems: a context costs more than the measurements of a key.
  * Threads: one; a team of threads computes the elements of a reference. */
-#include "agent/measure/problem.h"
+#include "agent/measure/check.h"
 #include "agent/node/machine_settings.h"
 #include "agent/worker/worker_process.h"
 #include "common/base/file.h"

@@ -28,7 +28,8 @@ struct settings {
   size_t n;
   char **texts;
 };
-void settings_add(struct settings *settings, char *text);                /* takes the text */
+void settings_add(struct settings *settings, char *text); /* takes the text */
+void settings_print(struct settings *settings, const char *format, ...) printf_like(2, 3);
 void settings_copy(struct settings *settings, const char *const *texts); /* NULL-terminated */
 void settings_release(struct settings *settings);
 #define cleanup_settings __attribute__((cleanup(settings_release)))

@@ -117,12 +117,12 @@ void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s) {
 
   if (n)
     qsort(objects, n, sizeof *objects, by_use);
-  for (size_t i = 0; i < n; i++) {
-    cleanup_free char *path = objects[i].path, *digest = xasprintf("%s" OBJECT_DIGEST_SUFFIX, path);
-    if (bytes <= bytes_max || objects[i].used_s >= before_s || unlink(path) < 0)
+  array_foreach (object, objects, n) {
+    cleanup_free char *path = object->path, *digest = xasprintf("%s" OBJECT_DIGEST_SUFFIX, path);
+    if (bytes <= bytes_max || object->used_s >= before_s || unlink(path) < 0)
       continue;
     (void)unlink(digest);
-    bytes -= objects[i].size;
+    bytes -= object->size;
     n_removed++;
   }
 

@@ -293,9 +293,9 @@ static json_t *cuda_conditions(const struct gpu_facts *facts) {
     json_put(conditions, "temperature_c", json_integer(value));
   if (nvml.throttle && nvml.throttle(device, &reasons) == 0) {
     json_t *names = json_array();
-    for (size_t i = 0; i < ARRAY_LENGTH(throttles); i++)
-      if (reasons & throttles[i].bit)
-        json_push(names, json_string(throttles[i].name));
+    list_foreach (throttle, throttles)
+      if (reasons & throttle->bit)
+        json_push(names, json_string(throttle->name));
     json_put(conditions, "throttle", names);
   }
 
@@ -313,7 +313,7 @@ static json_t *cuda_conditions(const struct gpu_facts *facts) {
 }
 
 bool cuda_user_find(const json_t *facts, struct device_user *ret_user, struct error *error) {
-  const char *pci = json_string_value(json_object_get(facts, "pci"));
+  const char *pci = json_text(facts, "pci");
   void *device = pci ? nvml_device(pci) : NULL;
   int (*const lists[])(void *, unsigned *, struct nvml_process *) = {nvml.processes, nvml.graphics,
                                                                      nvml.clients};

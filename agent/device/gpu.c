@@ -33,23 +33,6 @@ struct gpu_buffer {
   void *memory; /* as allocated: padding and canaries, the buffer, canaries */
 };
 
-void gpu_facts_release(struct gpu_facts *facts) {
-  environment_release(&facts->environment);
-  free(facts->pci);
-  json_decref(facts->facts);
-  *facts = (struct gpu_facts){0};
-}
-
-bool gpu_check(const struct gpu_api *api, int code, struct error *error, const char *what) {
-  const char *name, *words;
-  if (code == 0)
-    return true;
-  api->error_words(code, &name, &words);
-  return error_set(error, "%s failed: %s (%s, %d)", what,
-                   words ? words : "an error that the runtime does not describe",
-                   name ? name : "unnamed", code);
-}
-
 static bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct error *error) {
   int n = 0;
   if (!gpu_start(api, error) || !gpu_check(api, api->device_count(&n), error, "counting the GPUs"))
@@ -214,8 +197,7 @@ static void *host_buffer_new(struct device *base, size_t size) {
     rounded *= 2;
 
   /* The smallest unused buffer that suffices and is at most twice as large. */
-  for (size_t i = 0; i < device->n_host_buffers; i++) {
-    struct host_buffer *buffer = &device->host_buffers[i];
+  array_foreach (buffer, device->host_buffers, device->n_host_buffers) {
     if (!buffer->is_used && buffer->size >= rounded && buffer->size / 2 <= rounded &&
         (!best || buffer->size < best->size))
       best = buffer;
@@ -229,14 +211,13 @@ static void *host_buffer_new(struct device *base, size_t size) {
   /* Where there are too many, the unused ones, of earlier problems, are freed. */
   if (device->host_buffers_bytes + rounded > HOST_BUFFERS_BYTES_MAX) {
     size_t n = 0;
-    for (size_t i = 0; i < device->n_host_buffers; i++) {
-      struct host_buffer buffer = device->host_buffers[i];
-      if (buffer.is_used) {
-        device->host_buffers[n++] = buffer;
+    array_foreach (buffer, device->host_buffers, device->n_host_buffers) {
+      if (buffer->is_used) {
+        device->host_buffers[n++] = *buffer;
         continue;
       }
-      device->host_buffers_bytes -= buffer.size;
-      device->api->host_memory_free(buffer.address);
+      device->host_buffers_bytes -= buffer->size;
+      device->api->host_memory_free(buffer->address);
     }
     device->n_host_buffers = n;
   }
@@ -253,9 +234,9 @@ static void *host_buffer_new(struct device *base, size_t size) {
 
 static void host_buffer_free(struct device *base, void *address) {
   struct gpu_device *device = (struct gpu_device *)base;
-  for (size_t i = 0; i < device->n_host_buffers; i++) {
-    if (device->host_buffers[i].address == address) {
-      device->host_buffers[i].is_used = false;
+  array_foreach (buffer, device->host_buffers, device->n_host_buffers) {
+    if (buffer->address == address) {
+      buffer->is_used = false;
       return;
     }
   }
@@ -378,25 +359,6 @@ void gpu_module_unload(struct device *base, struct device_module *module) {
   free(module);
 }
 
-static bool fills_enqueue(struct gpu_device *device, const struct device_launch *launch,
-                          struct error *error) {
-  for (size_t i = 0; i < launch->n_fills; i++) {
-    const struct device_fill *fill = &launch->fills[i];
-    if (!gpu_fill_words(device, *fill->pointer, fill->word, fill->size / sizeof fill->word, error))
-      return error_prefix(error, "before %s: ", launch->module->entry);
-  }
-  return true;
-}
-
-static bool tensormaps_encode(const struct gpu_device *device, const struct device_launch *launch,
-                              struct error *error) {
-  for (size_t i = 0; i < launch->n_tensormaps; i++)
-    if (!gpu_check(device->api, device->api->tensormap_encode(&launch->tensormaps[i]), error,
-                   "encoding a tensor map"))
-      return error_prefix(error, "%s, tensor map %zu: ", launch->module->entry, i);
-  return true;
-}
-
 bool gpu_launch(struct device *base, const struct device_launch *launch, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
   const struct gpu_api *api = device->api;
@@ -405,8 +367,13 @@ bool gpu_launch(struct device *base, const struct device_launch *launch, struct 
                  shared_bytes = geometry->shared_bytes;
   struct device_module *module = launch->module;
 
-  if (!fills_enqueue(device, launch, error) || !tensormaps_encode(device, launch, error))
-    return false;
+  array_foreach (fill, launch->fills, launch->n_fills)
+    if (!gpu_fill_words(device, *fill->pointer, fill->word, fill->size / sizeof fill->word, error))
+      return error_prefix(error, "before %s: ", module->entry);
+  for (size_t i = 0; i < launch->n_tensormaps; i++)
+    if (!gpu_check(api, api->tensormap_encode(&launch->tensormaps[i]), error,
+                   "encoding a tensor map"))
+      return error_prefix(error, "%s, tensor map %zu: ", module->entry, i);
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)
     return true;
   if (geometry->cluster > 1 && api->no_clusters)
@@ -574,8 +541,8 @@ static void gpu_close(struct device *base) {
   if (device->fingerprint)
     gpu_module_unload(base, device->fingerprint);
 
-  for (size_t i = 0; i < device->n_host_buffers; i++)
-    api->host_memory_free(device->host_buffers[i].address);
+  array_foreach (buffer, device->host_buffers, device->n_host_buffers)
+    api->host_memory_free(buffer->address);
   free(device->host_buffers);
   api->stream_free(device->stream);
   if (api->device_leave)

@@ -176,6 +176,9 @@ struct device_module {
 
 /* gpu_runtime.c */
 
+/* Whether a call succeeded; else the error says which failed and why, in the runtime's words. */
+bool gpu_check(const struct gpu_api *api, int code, struct error *error, const char *what);
+
 /* A function of a library and the function pointer that gets it. */
 struct gpu_symbol {
   const char *name; /* as the library exports it, version suffix included */
@@ -234,8 +237,6 @@ must_check char *hip_rocm_version(const char *rocm_folder, int runtime_version);
 
 /* gpu.c */
 
-/* Whether a call succeeded; else the error says which failed and why, in the runtime's words. */
-bool gpu_check(const struct gpu_api *api, int code, struct error *error, const char *what);
 must_check bool gpu_fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count,
                                struct error *error);
 must_check bool gpu_memory_new(struct gpu_device *device, size_t size, void **ret_memory,

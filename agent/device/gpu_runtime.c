@@ -22,6 +22,23 @@
 /* PROC_PID_INIT_INO in Linux' include/linux/proc_ns.h */
 #define FIRST_PID_NAMESPACE "pid:[4026531836]"
 
+void gpu_facts_release(struct gpu_facts *facts) {
+  environment_release(&facts->environment);
+  free(facts->pci);
+  json_decref(facts->facts);
+  *facts = (struct gpu_facts){0};
+}
+
+bool gpu_check(const struct gpu_api *api, int code, struct error *error, const char *what) {
+  const char *name, *words;
+  if (code == 0)
+    return true;
+  api->error_words(code, &name, &words);
+  return error_set(error, "%s failed: %s (%s, %d)", what,
+                   words ? words : "an error that the runtime does not describe",
+                   name ? name : "unnamed", code);
+}
+
 bool gpu_library_load(const char *what, const char *const *names, const struct gpu_symbol *symbols,
                       size_t n_symbols, struct error *error) {
   cleanup_free char *reason = NULL;
@@ -37,13 +54,13 @@ bool gpu_library_load(const char *what, const char *const *names, const struct g
   if (!library)
     return error_set(error, "the %s is not installed or cannot be loaded: %s", what, reason);
 
-  for (size_t k = 0; k < n_symbols; k++) {
-    void *symbol = dlsym(library, symbols[k].name);
-    if (!symbol && !symbols[k].is_optional)
+  array_foreach (symbol_at, symbols, n_symbols) {
+    void *symbol = dlsym(library, symbol_at->name);
+    if (!symbol && !symbol_at->is_optional)
       return error_set(error,
                        "%s has no %s: it is too old or not a GPU runtime; install another version",
-                       names[i], symbols[k].name);
-    memcpy(symbols[k].function, &symbol, sizeof symbol);
+                       names[i], symbol_at->name);
+    memcpy(symbol_at->function, &symbol, sizeof symbol);
   }
 
   return true;

@@ -119,9 +119,9 @@ static bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct erro
                    {&node.lds_bytes, 74, 1},       {&node.l2_bytes, 19, 1},
                    {&node.clock_max_mhz, 5, 1000}, {&memory_clock_mhz, 60, 1000},
                    {&threads_max, 56, 1}};
-    for (size_t i = 0; i < ARRAY_LENGTH(missing); i++)
-      if (!*missing[i].value)
-        *missing[i].value = attribute(device, missing[i].attribute) / missing[i].unit;
+    list_foreach (value, missing)
+      if (!*value->value)
+        *value->value = attribute(device, value->attribute) / value->unit;
   }
 
   if (node.compute_units < 1)

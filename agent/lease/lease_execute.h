@@ -114,7 +114,7 @@ void executor_start_workers(struct executor *executor, size_t n);
 
 /* Ends all workers. */
 void executor_drop_workers(struct executor *executor);
-/* The same at once, without letting them release the device in order. */
+/* Ends all workers at once, without letting them release the device in order. */
 void executor_kill_workers(struct executor *executor);
 
 #endif

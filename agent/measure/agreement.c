@@ -36,8 +36,7 @@ static struct tolerance tolerance_of_type(enum dtype dtype, bool is_tf32) {
 
 static struct tolerance tolerance_of(const struct kernel *kernel, enum dtype dtype) {
   struct tolerance tolerance = tolerance_of_type(dtype, kernel->is_tf32);
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    const struct argument *other = &kernel->arguments[i];
+  array_foreach (other, kernel->arguments, kernel->n_arguments) {
     bool is_coarser = other->is_buffer && dtype_is_floating(other->dtype) &&
                       dtype_size(other->dtype) == 2 && dtype_size(dtype) > 2 &&
                       dtype_is_floating(dtype);
@@ -197,11 +196,6 @@ static const struct expected_buffer *expected_of(const struct problem *problem,
   return loaded->expected && problem->set == 0 ? expected_find(loaded->expected, i) : NULL;
 }
 
-/* Whether the config draws random numbers of its own for output i. */
-static bool is_drawn(const struct loaded_config *loaded, size_t i) {
-  return loaded->expected && loaded->expected->config && expected_find(loaded->expected, i);
-}
-
 static bool output_is_expected(const struct problem *problem, struct loaded_config *loaded,
                                const struct operand *operand, const void *bytes,
                                struct error *error) {
@@ -347,17 +341,6 @@ static bool sums_compare(struct problem *problem, struct loaded_config *loaded,
   return true;
 }
 
-/* Whether the random numbers in an output are of the distribution of the default's. */
-static bool drawn_agrees(const struct problem *problem, struct loaded_config *loaded,
-                         struct operand *operand, struct error *error) {
-  struct comparison comparison = comparison_of(problem, operand);
-  loaded->is_drawn = true;
-  return outputs_are_alike(&comparison) ||
-         error_set(error,
-                   "what is drawn in %s has another distribution than with the default config%s",
-                   operand->argument->name, set_words(problem));
-}
-
 /* Sets *ret: an output of the default overflows with these inputs, not in the same places twice, or
  * with large ones at all. Then where it is NaN or infinite may depend on the order of operations.
  */
@@ -384,9 +367,16 @@ static enum outcome output_check(struct problem *problem, struct loaded_config *
     return OUTCOME_CORRECT;
 
   struct error unlike;
-  bool draws = is_drawn(loaded, operand->index);
-  bool agrees = draws ? drawn_agrees(problem, loaded, operand, &unlike)
-                      : output_agrees(problem, operand, &unlike);
+  bool draws = loaded->expected && loaded->expected->config && /* random numbers of its own */
+               expected_find(loaded->expected, operand->index);
+  struct comparison comparison = comparison_of(problem, operand);
+  loaded->is_drawn |= draws;
+  bool agrees = !draws ? output_agrees(problem, operand, &unlike)
+                       : outputs_are_alike(&comparison) ||
+                             error_set(&unlike,
+                                       "what is drawn in %s has another distribution than with the "
+                                       "default config%s",
+                                       operand->argument->name, set_words(problem));
   if (!agrees && !draws && !sums_compare(problem, loaded, operand, &is_summed, error))
     return OUTCOME_RUNTIME;
   /* The interpreter's values are of the default's layout. */

@@ -346,8 +346,8 @@ static void config_fail(struct loaded_config *loaded, const struct operand *chan
  * failed a check. */
 static bool unsettled_recheck(struct problem *problem, struct error *error) {
   const struct operand *changed;
-  for (size_t i = 0; i < problem->n_unsettled; i++) {
-    struct loaded_config *loaded = problem->unsettled[i];
+  array_foreach (at, problem->unsettled, problem->n_unsettled) {
+    struct loaded_config *loaded = *at;
     loaded->outcome = OUTCOME_CORRECT;
     if (problem->is_spoiled)
       continue;

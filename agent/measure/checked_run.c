@@ -13,8 +13,7 @@ enum outcome checked_run(struct problem *problem, struct loaded_config *loaded, 
   if (!device->ops->launch(device, &launch, error) || !device->ops->synchronize(device, error))
     return OUTCOME_RUNTIME;
 
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    const struct operand *operand = &problem->operands[i];
+  operands_foreach (problem, operand) {
     struct error found;
     if (!operand->checked || device->ops->buffer_intact(device, operand->checked, &found))
       continue;

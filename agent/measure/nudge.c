@@ -24,11 +24,6 @@ void elements_nudge(enum dtype dtype, bool is_tf32, void *bytes, int64_t element
   }
 }
 
-static bool is_nudged(const struct operand *operand, size_t set) {
-  return operand->sets[set] && argument_varies(operand->argument) &&
-         dtype_is_floating(operand->argument->dtype);
-}
-
 /* A buffer with the nudged data of another. */
 static bool buffer_nudged(struct problem *problem, const struct operand *operand, size_t set,
                           struct device_buffer **ret_buffer, struct error *error) {
@@ -54,7 +49,8 @@ bool inputs_nudge(struct problem *problem, size_t set, struct nudge *ret_nudge,
   *ret_nudge = (struct nudge){0};
   operands_foreach (problem, operand) {
     struct device_buffer *buffer;
-    if (!is_nudged(operand, set))
+    if (!operand->sets[set] || !argument_varies(operand->argument) ||
+        !dtype_is_floating(operand->argument->dtype))
       continue;
     if (!buffer_nudged(problem, operand, set, &buffer, error)) {
       inputs_unnudge(problem, set, ret_nudge);

@@ -42,7 +42,7 @@ static void piece_differ(void *context, size_t piece) {
   }
 }
 
-/* Elements of 8-bit floats, of which few may be the next value: codes count upwards. */
+/* Elements of 8-bit floats, of which few may be the next value. */
 static void piece_compare_float8(const struct pieces *pieces, size_t piece) {
   const uint8_t *bytes = pieces->of->bytes, *expected = pieces->of->expected;
   for (int64_t k = (int64_t)piece * SCAN_ELEMENTS;
@@ -53,8 +53,7 @@ static void piece_compare_float8(const struct pieces *pieces, size_t piece) {
            b = element_get(pieces->of->dtype, expected, k);
     if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= pieces->of->tolerance.atol)
       continue;
-    bool is_next = isfinite(a) && isfinite(b) && (bytes[k] & 0x80) == (expected[k] & 0x80) &&
-                   abs(bytes[k] - expected[k]) == 1;
+    bool is_next = float8_is_next(pieces->of->dtype, bytes[k], expected[k]);
     pieces->counts[piece] += is_next;
     if (!is_next)
       pieces->far[piece] = k;

@@ -149,8 +149,8 @@ static bool operand_new(struct problem *problem, struct operand *operand, uint64
     return true;
 
   operand->given = ops->host_buffer_new(device, operand->bytes);
-  inputs_fill(argument, operand->index, operand->elements, problem->expected ? problem->expected->seed : seed,
-              operand->given);
+  inputs_fill(argument, operand->index, operand->elements,
+              problem->expected ? problem->expected->seed : seed, operand->given);
   if (!ops->upload(device, address, operand->given, operand->bytes, error) ||
       !sets_new(problem, operand, seed, error))
     return false;
@@ -272,14 +272,13 @@ bool problem_new(const struct problem_setup *setup, struct problem **ret_problem
     return false;
 
   int64_t start = clock_monotonic_ns();
-  if (setup->reference &&
-      !reference_prepare(setup->reference,
-                         &(struct reference_setup){.kernel = kernel,
-                                                   .space = setup->space,
-                                                   .facts = facts,
-                                                   .config = setup->baseline,
-                                                   .seed = setup->seed},
-                         error))
+  if (setup->reference && !reference_prepare(setup->reference,
+                                             &(struct reference_setup){.kernel = kernel,
+                                                                       .space = setup->space,
+                                                                       .facts = facts,
+                                                                       .config = setup->baseline,
+                                                                       .seed = setup->seed},
+                                             error))
     return false;
   operands_foreach (problem, operand)
     if (setup->reference && operand->argument->reference_entry)
@@ -342,8 +341,8 @@ static void launch_make(struct problem *problem, const struct launch_spec *spec,
                         struct loaded_config *loaded) {
   const struct launch_plan *plan = &loaded->plan;
   const struct launch_arguments *stated = &spec->arguments;
-  for (size_t i = 0; i < stated->n; i++)
-    loaded->n_tensormaps += stated->all[i].map.base != NULL;
+  array_foreach (argument, stated->all, stated->n)
+    loaded->n_tensormaps += argument->map.base != NULL;
   if (loaded->n_tensormaps) {
     size_t bytes = loaded->n_tensormaps * TENSORMAP_BYTES;
     loaded->tensormaps = xcalloc(loaded->n_tensormaps, sizeof *loaded->tensormaps);
@@ -418,9 +417,9 @@ enum outcome config_load(struct problem *problem, uint64_t config, const char *o
 
 void config_unload(struct problem *problem, struct loaded_config *loaded) {
   size_t n = 0;
-  for (size_t i = 0; i < problem->n_unsettled; i++)
-    if (problem->unsettled[i] != loaded)
-      problem->unsettled[n++] = problem->unsettled[i];
+  array_foreach (kept, problem->unsettled, problem->n_unsettled)
+    if (*kept != loaded)
+      problem->unsettled[n++] = *kept;
   problem->n_unsettled = n;
   if (problem->of_default == loaded)
     problem->of_default = NULL;
@@ -462,7 +461,8 @@ bool problem_reset(struct problem *problem, int mark, struct error *error) {
     if (argument->alias)
       continue;
     if (argument->access == ACCESS_WRITE)
-      ok = device->ops->fill(device, to, element_mark(argument->dtype, mark), operand->bytes, error);
+      ok =
+          device->ops->fill(device, to, element_mark(argument->dtype, mark), operand->bytes, error);
     else if (argument->access == ACCESS_READWRITE)
       ok = device->ops->copy(
           device, to,

@@ -2,13 +2,14 @@
  * whether a config computes what the reference does.
  *
  * Buffers (problem.c). Every buffer argument has one checked copy between canaries, which
- * correctness runs use. What the timing uses depends on the regime, decided here once:
- * - warm: always the checked copy, so that operands are still in the caches.
- * - cold: copies of all operands, together at least the device's displacement_bytes, used in turn;
- *   when that would take more than `rotation_bytes_max` or than the device has left, the checked
- *   copy with the caches displaced before every sample, one call a sample. Address translations
- *   (TLB) are then as cold as the data. Instructions are cold only if `instruction_flush` is given
- *   and the device can flush them, also with one call a sample.
+ * correctness runs use. What the timing uses depends on the regime's facts
+ * (common/regime/regime.h):
+ * - one that does not rotate: always the checked copy, so that operands are still in the caches.
+ * - one that rotates: copies of all operands, together at least the device's displacement_bytes,
+ * used in turn; when that would take more than `rotation_bytes_max` or than the device has left,
+ * the checked copy with the caches displaced before every sample, one call a sample. Address
+ * translations (TLB) are then as cold as the data. Instructions are cold only if
+ * `instruction_flush` is given and the device can flush them, also with one call a sample.
  *
  * Inputs are filled and uploaded once, outputs are marked on the device.
  *
@@ -110,9 +111,7 @@ struct operand {
 
 /* Loops over the operands of all arguments, and over those that are compared. */
 #define operands_foreach(problem, operand)                                                         \
-  for (struct operand *operand = (problem)->operands,                                              \
-                      *end_ = operand + (problem)->kernel->n_arguments;                            \
-       operand < end_; operand++)
+  array_foreach (operand, (problem)->operands, (problem)->kernel->n_arguments)
 #define outputs_foreach(problem, operand)                                                          \
   operands_foreach (problem, operand)                                                              \
     if (operand->written)

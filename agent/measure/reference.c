@@ -127,74 +127,57 @@ static uint64_t permuted(uint64_t index, uint64_t n, uint64_t seed) {
   return value;
 }
 
+/* Element `index` of a fill whose elements are independent of each other, but for a block's
+ * generator. */
+static double drawn_value(const struct filling *filling, struct rng *rng, int64_t index) {
+  const struct argument *argument = filling->argument;
+  double low = argument->fill.low, high = argument->fill.high;
+  switch (argument->fill.kind) {
+  case FILL_UNIFORM:
+    return low + (high - low) * rng_unit(rng);
+
+  case FILL_INTEGERS:
+    return low + (double)rng_below(rng, (uint64_t)(high - low) + 1);
+
+  case FILL_INDEX:
+    return (double)(index % index_modulus(argument->dtype));
+
+  case FILL_SORTED:
+    return sorted_value(argument, index, filling->elements, rng_unit(rng));
+
+  case FILL_RAMP:
+    return low + (double)index * high;
+
+  case FILL_PERMUTATION:
+    return (double)permuted((uint64_t)index, (uint64_t)low, filling->seed);
+
+  default: /* FILL_CONSTANT; others are not drawn by element */
+    return low;
+  }
+}
+
 /* Draws block number `item`. */
 static void block_fill(void *context, size_t item) {
   const struct filling *filling = context;
-  const struct argument *argument = filling->argument;
-  enum dtype dtype = argument->dtype;
+  const struct fill *fill = &filling->argument->fill;
+  enum dtype dtype = filling->argument->dtype;
   size_t size = dtype_size(dtype);
   int64_t first = (int64_t)item * INPUTS_BLOCK, n = filling->elements - first;
   n = n < INPUTS_BLOCK ? n : INPUTS_BLOCK;
-  double low = argument->fill.low, high = argument->fill.high;
   char *elements = filling->bytes + (size_t)first * size;
   struct rng rng = rng_seeded(filling->seed + item * 0xd1342543de82ef95u);
-  switch (argument->fill.kind) {
-  case FILL_NORMAL:
-    if (first == 0)
-      normal_fill(dtype, &rng, argument->fill.scale > 0 ? argument->fill.scale : 1, n, elements);
-    else
-      (size == 1   ? pick_8
-       : size == 2 ? pick_16
-       : size == 4 ? pick_32
-                   : pick_64)(&rng, filling->bytes, n, elements);
-    break;
-
-  case FILL_UNIFORM:
+  if (fill->kind == FILL_BLOB)
+    memcpy(elements, fill->bytes + (size_t)first * size, (size_t)n * size);
+  else if (fill->kind == FILL_NORMAL && first == 0)
+    normal_fill(dtype, &rng, fill->scale > 0 ? fill->scale : 1, n, elements);
+  else if (fill->kind == FILL_NORMAL)
+    (size == 1   ? pick_8
+     : size == 2 ? pick_16
+     : size == 4 ? pick_32
+                 : pick_64)(&rng, filling->bytes, n, elements);
+  else
     for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i, low + (high - low) * rng_unit(&rng));
-    break;
-
-  case FILL_INTEGERS:
-    for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i, low + (double)rng_below(&rng, (uint64_t)(high - low) + 1));
-    break;
-
-  case FILL_INDEX: {
-    int64_t modulus = index_modulus(dtype);
-    for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i, (double)((first + i) % modulus));
-    break;
-  }
-
-  case FILL_SORTED:
-    for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i,
-                  sorted_value(argument, first + i, filling->elements, rng_unit(&rng)));
-    break;
-
-  case FILL_RAMP:
-    for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i, low + (double)(first + i) * high);
-    break;
-
-  case FILL_PERMUTATION:
-    for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i,
-                  (double)permuted((uint64_t)(first + i), (uint64_t)low, filling->seed));
-    break;
-
-  case FILL_CONSTANT:
-    for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i, low);
-    break;
-
-  case FILL_BLOB:
-    memcpy(elements, argument->fill.bytes + (size_t)first * size, (size_t)n * size);
-    break;
-
-  case FILL_ZEROS:
-    break;
-  }
+      element_set(dtype, elements, i, drawn_value(filling, &rng, first + i));
 }
 
 static void later_block_fill(void *context, size_t item) { block_fill(context, item + 1); }
@@ -236,8 +219,8 @@ void inputs_fill(const struct argument *argument, size_t argument_index, int64_t
                  uint64_t seed, void *bytes) {
   static const enum fill_kind of_all[] = {FILL_NORMAL, FILL_UNIFORM, FILL_INTEGERS, FILL_ZEROS,
                                           FILL_CONSTANT};
-  for (size_t i = 0; i < ARRAY_LENGTH(of_all); i++)
-    if (argument->fill.kind == of_all[i]) {
+  list_foreach (kind, of_all)
+    if (argument->fill.kind == *kind) {
       view_fill(argument, argument_index, elements, seed, bytes);
       return;
     }
@@ -311,8 +294,8 @@ bool reference_host_new(const struct reference_setup *setup, struct reference_ho
 }
 
 void reference_host_free(struct reference_host *host) {
-  for (size_t i = 0; i < host->n; i++)
-    free(host->buffers[i]);
+  array_foreach (buffer, host->buffers, host->n)
+    free(*buffer);
   free(host);
 }
 

@@ -41,17 +41,17 @@ struct held_table *held_table_new(void) {
 
 void held_table_free(struct held_table *table) {
   pthread_mutex_destroy(&table->mutex);
-  for (size_t i = 0; i < table->n; i++)
-    config_ranges_release(&table->held[i].configs);
+  array_foreach (held, table->held, table->n)
+    config_ranges_release(&held->configs);
   free(table->held);
   free(table);
 }
 
 /* A lease of the table, which is locked; NULL: there is no such lease. */
 static struct held *held_find(const struct held_table *table, const char *lease, int64_t epoch) {
-  for (size_t i = 0; i < table->n; i++)
-    if (table->held[i].epoch == epoch && string_equal(table->held[i].lease, lease))
-      return &table->held[i];
+  array_foreach (at, table->held, table->n)
+    if (at->epoch == epoch && string_equal(at->lease, lease))
+      return at;
   return NULL;
 }
 
@@ -148,8 +148,7 @@ bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *
       held_remove(table, held);
   }
 
-  for (size_t i = 0; i < table->n; i++) {
-    struct held *held = &table->held[i];
+  array_foreach (held, table->held, table->n) {
     if (!held->is_lost && now_ms < held->expires_ms && (!first || held->renew_ms < first->renew_ms))
       first = held;
   }

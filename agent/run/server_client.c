@@ -12,7 +12,7 @@ void server_answer_release(struct server_answer *answer) {
 }
 
 static enum error_kind kind_of(int status, const json_t *problem) {
-  const char *name = json_string_value(json_object_get(problem, "kind"));
+  const char *name = json_text(problem, "kind");
   enum error_kind kind;
   if (!name || !error_kind_of_name(name, &kind))
     kind = error_kind_of_http(status);
@@ -48,8 +48,8 @@ struct server_answer server_answer_read(const char *method, const char *path,
     return answer;
 
   enum error_kind kind = kind_of(response->status, answer.json);
-  const char *detail = json_string_value(json_object_get(answer.json, "detail"));
-  const char *pointer = json_string_value(json_object_get(answer.json, "pointer"));
+  const char *detail = json_text(answer.json, "detail");
+  const char *pointer = json_text(answer.json, "pointer");
   bool is_redirect = response->status >= 300 && response->status < 400;
 
   error_of_at(&answer.error, kind, pointer && pointer[0] == '/' ? pointer : "",

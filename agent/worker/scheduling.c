@@ -81,8 +81,8 @@ void scheduling_begin(void) {
 
 static int cpus_count(const unsigned long *cpus) {
   int n = 0;
-  for (size_t i = 0; i < CPU_WORDS; i++)
-    n += __builtin_popcountl(cpus[i]);
+  array_foreach (word, cpus, CPU_WORDS)
+    n += __builtin_popcountl(*word);
   return n;
 }
 
@@ -134,18 +134,6 @@ static void thread_check(pid_t thread, struct found *found) {
     found->reason = reason ? reason : EINVAL;
 }
 
-static void found_log(const struct found *found) {
-  cleanup_free char *wanted = scheduling_describe(&started);
-  if (!found->reason)
-    log_warning("scheduling: another process changed %zu threads of this one to %s; restored to %s",
-                found->n_threads, found->first, wanted);
-  else if (is_restored) /* once: it is found at every check */
-    log_error("scheduling: another process changed %zu threads of this one to %s, and %s cannot be "
-              "restored: %s; measurements say so until the agent is restarted; it needs "
-              "RLIMIT_NICE 20 (systemd: LimitNICE=+0, containers: --ulimit nice=20)",
-              found->n_threads, found->first, wanted, strerror(found->reason));
-}
-
 uint64_t scheduling_check(bool *ret_is_restored) {
   struct found found = {0};
   LOCK(&mutex);
@@ -157,7 +145,17 @@ uint64_t scheduling_check(bool *ret_is_restored) {
     closedir(threads);
 
   if (found.n_threads) {
-    found_log(&found);
+    cleanup_free char *wanted = scheduling_describe(&started);
+    if (!found.reason)
+      log_warning(
+          "scheduling: another process changed %zu threads of this one to %s; restored to %s",
+          found.n_threads, found.first, wanted);
+    else if (is_restored) /* once: it is found at every check */
+      log_error(
+          "scheduling: another process changed %zu threads of this one to %s, and %s cannot be "
+          "restored: %s; measurements say so until the agent is restarted; it needs "
+          "RLIMIT_NICE 20 (systemd: LimitNICE=+0, containers: --ulimit nice=20)",
+          found.n_threads, found.first, wanted, strerror(found.reason));
     n_found++;
     is_restored = !found.reason;
     free(found.first);

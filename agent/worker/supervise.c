@@ -57,8 +57,8 @@ static char **environment_make(char *const *added) {
   char **environment = NULL;
   size_t n = 0;
 
-  for (size_t i = 0; i < ARRAY_LENGTH(parts); i++) {
-    for (char *const *string = parts[i]; string && *string; string++) {
+  list_foreach (part, parts) {
+    for (char *const *string = *part; string && *string; string++) {
       *APPEND(environment, n) = *string;
     }
   }

@@ -108,15 +108,15 @@ bool bundle_place(struct bundle_places *places, const json_t *bundle, int bundle
 }
 
 void bundle_places_release(struct bundle_places *places) {
-  for (size_t i = 0; i < places->n; i++) {
-    cleanup_free char *path = place_path(places->fds[i]);
+  array_foreach (fd, places->fds, places->n) {
+    cleanup_free char *path = place_path(*fd);
     void *loaded = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
     /* The file of an object that cannot be unloaded stays open, so that its name is not used again:
      * the loader would return the old object for a new one of the same name. */
     if (loaded)
       dlclose(loaded);
     else
-      close(places->fds[i]);
+      close(*fd);
   }
 
   free(places->fds);

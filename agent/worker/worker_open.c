@@ -85,8 +85,8 @@ static void problem_close(struct worker *worker) {
   worker->key = (struct key){0};
   if (worker->kernel)
     kernel_free(TAKE(worker->kernel));
-  for (size_t i = 0; i < worker->n_blobs; i++)
-    free(worker->blobs[i]);
+  array_foreach (blob, worker->blobs, worker->n_blobs)
+    free(*blob);
   worker->n_blobs = 0;
   if (worker->expected)
     expected_free(TAKE(worker->expected));
@@ -157,8 +157,7 @@ bool worker_answer_close(struct worker *worker, const json_t *json) {
 static bool blob_take(struct worker *worker, const struct open_request *request,
                       struct argument *argument, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
-  const char *sent = json_string_value(
-      json_object_get(request->blobs, digest_format(argument_blob(argument), text)));
+  const char *sent = json_text(request->blobs, digest_format(argument_blob(argument), text));
   cleanup_free char *path = sent ? xstrdup(sent) : NULL;
   char *bytes = NULL;
   size_t size;
@@ -198,9 +197,8 @@ static bool case_take(struct worker *worker, const struct open_request *request,
   kernel_free(worker->kernel);
   worker->kernel = of_key;
 
-  for (size_t i = 0; i < of_key->n_arguments; i++)
-    if (argument_blob(&of_key->arguments[i]) &&
-        !blob_take(worker, request, &of_key->arguments[i], error))
+  array_foreach (argument, of_key->arguments, of_key->n_arguments)
+    if (argument_blob(argument) && !blob_take(worker, request, argument, error))
       return false;
   return true;
 }

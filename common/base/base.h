@@ -99,6 +99,13 @@ must_check void *xmemdup(const void *bytes, size_t size);
     &(array)[(length)++];                                                                          \
   })
 
+/* Loops over the `n` elements of an array, in their order: `item` points to each. */
+#define array_foreach(item, array, n)                                                              \
+  for (__typeof__((array) + 0) item = (array), item##_end_ = item + (n); item < item##_end_; item++)
+
+/* The same for an array of a known length. */
+#define list_foreach(item, list) array_foreach (item, list, ARRAY_LENGTH(list))
+
 static inline bool string_equal(const char *a, const char *b) {
   return a == b || (a && b && strcmp(a, b) == 0);
 }

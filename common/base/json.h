@@ -108,6 +108,11 @@ static inline void json_push(json_t *array, json_t *value) {
   ALWAYS(json_array_append_new(array, value) == 0);
 }
 
+/* The text of a member; NULL: the object, which may be NULL, has no such text. */
+static inline const char *json_text(const json_t *object, const char *name) {
+  return json_string_value(json_object_get(object, name));
+}
+
 /* New references; the text copies: json_put(object, "id", json_digest_text(&digest)). */
 must_check json_t *json_digest_text(const struct digest *digest);
 must_check json_t *json_numbers(const double *numbers, size_t n);

@@ -97,7 +97,7 @@ static const char *const state_names[] = {
 static void findings_print(const struct settings_findings *findings, bool is_json) {
   static const char *const names[] = {"setting", "state", "is", "should", "why"};
   static const struct table_column columns[] = {
-      {"SETTING", false}, {"STATE", false}, {"IS", false}, {"SHOULD BE", false}, {"WHY", false}};
+      {"SETTING"}, {"STATE"}, {"IS"}, {"SHOULD BE"}, {"WHY"}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   cleanup_json json_t *array = json_array();
 
@@ -152,8 +152,7 @@ static void changes_print(const struct settings_changes *changes, const char *do
       [CHANGE_REFUSED] = "refused", [CHANGE_UNSUPPORTED] = "not supported",
       [CHANGE_ABSENT] = "absent",
   };
-  static const struct table_column columns[] = {
-      {"SETTING", false}, {"RESULT", false}, {"WHY", false}};
+  static const struct table_column columns[] = {{"SETTING"}, {"RESULT"}, {"WHY"}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
 
   array_foreach (change, changes->all, changes->n) {
@@ -203,7 +202,8 @@ static const struct option_spec env_options[] = {
     OPTION_PYTHON,
     {"device", OPTION_TEXT, "NAME",
      .help = "the device's name, as `probe` prints it; default: the first"},
-    {"query", OPTION_FLAG, .help = "print a URL query for GET /v1/cache: rocm=…&gpu=…", .flag_only = true},
+    {"query", OPTION_FLAG, .help = "print a URL query for GET /v1/cache: rocm=…&gpu=…",
+     .flag_only = true},
 };
 
 const struct command_spec env_command = {
@@ -217,7 +217,8 @@ const struct command_spec env_command = {
 };
 
 #define OPTION_ROOT                                                                                \
-  {"root", OPTION_TEXT, "FOLDER", .help = "use /proc and /sys below this folder instead", .flag_only = true}
+  {"root", OPTION_TEXT, "FOLDER", .help = "use /proc and /sys below this folder instead",          \
+   .flag_only = true}
 
 static const struct option_spec check_options[] = {
     {"json", OPTION_FLAG, .help = "print one JSON object instead of a table"},

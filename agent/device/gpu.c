@@ -1,11 +1,10 @@
-/* The device_ops of GPUs, over the calls of a runtime: memory between canaries, modules, launches,
- * fingerprints. Samples are in gpu_timing.c.
+/* The device_ops of GPUs: opening them, memory between canaries, the sentinel, fingerprints.
+ * Launches are in gpu_stream.c, samples in gpu_timing.c.
  *
  * Memory: see device.h. Threads: one thread to a device. */
 #include "agent/device/gpu.h"
 
 #include "agent/compile/helper_kernels.h"
-#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/numbers.h"
 #include "common/code/gpu_target.h"
@@ -14,7 +13,6 @@
 #define CANARY 0xC5
 #define CANARY_BYTES ((size_t)64 << 10) /* on each side of a buffer: a few rows of a matrix */
 #define ALIGNMENT ((size_t)4096)
-#define OBJECT_BYTES_MAX ((size_t)256 << 20)
 /* of a target that is not in the table: enough for the largest known */
 #define DISPLACEMENT_GUESS ((size_t)512 << 20)
 #define HOST_BUFFER_UNIT ((size_t)64 << 10)
@@ -112,13 +110,6 @@ static bool gpu_open(const struct gpu_api *api, const char *name, struct device 
   return true;
 }
 
-bool gpu_synchronize(struct device *base, struct error *error) {
-  struct gpu_device *device = (struct gpu_device *)base;
-  device->busy_until_ns = 0;
-  return gpu_check(device->api, device->api->stream_wait(device->stream), error,
-                   "waiting for the GPU");
-}
-
 /* The caller may reuse the host's memory when this returns, and when download does. */
 static bool upload(struct device *base, void *to, const void *bytes, size_t size,
                    struct error *error) {
@@ -141,24 +132,10 @@ static bool download(struct device *base, void *bytes, const void *from, size_t 
                        gpu_synchronize(base, error));
 }
 
-bool gpu_copy(struct device *base, void *to, const void *from, size_t size, struct error *error) {
-  struct gpu_device *device = (struct gpu_device *)base;
-  return size == 0 ||
-         gpu_check(device->api,
-                   device->api->copy(to, (void *)(uintptr_t)from, size, device->stream), error,
-                   "copying on the GPU");
-}
-
 static bool fill_bytes(struct gpu_device *device, void *to, uint8_t value, size_t size,
                        struct error *error) {
   return gpu_check(device->api, device->api->fill_bytes(to, value, size, device->stream), error,
                    "filling GPU memory");
-}
-
-bool gpu_fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count,
-                    struct error *error) {
-  return gpu_check(device->api, device->api->fill_words(to, (int)value, count, device->stream),
-                   error, "filling GPU memory");
 }
 
 static bool fill(struct device *base, void *to, uint32_t word, size_t size, struct error *error) {
@@ -173,13 +150,6 @@ static bool fill(struct device *base, void *to, uint32_t word, size_t size, stru
     if (!fill_bytes(device, (char *)to + i, bytes[i % sizeof word], 1, error))
       return false;
   return true;
-}
-
-bool gpu_memory_new(struct gpu_device *device, size_t size, void **ret_memory,
-                    struct error *error) {
-  return gpu_check(device->api, device->api->memory_new(ret_memory, size), error,
-                   "allocating GPU memory") ||
-         error_prefix(error, "of %zu bytes: ", size);
 }
 
 /* Memory that cannot be pinned is ordinary memory. */
@@ -316,91 +286,6 @@ static bool buffer_intact(struct device *base, struct device_buffer *buffer, str
   return intact;
 }
 
-/* Takes the image. */
-static bool module_new(struct gpu_device *device, char *image, const char *entry,
-                       struct device_module **ret_module, struct error *error) {
-  const struct gpu_api *api = device->api;
-  struct device_module *module = xcalloc(1, sizeof *module);
-  module->image = image;
-  module->entry = xstrdup(entry);
-  if (!gpu_check(api, api->module_new(&module->module, image), error, "loading the object") ||
-      !gpu_check(api, api->function_find(&module->function, module->module, entry), error,
-                 "finding the entry point in the object")) {
-    gpu_module_unload(&device->base, module);
-    return error_prefix(error, "cannot load %s: ", entry);
-  }
-
-  *ret_module = module;
-  return true;
-}
-
-bool gpu_module_load(struct device *base, const char *object, const char *entry,
-                     struct device_module **ret_module, struct error *error) {
-  cleanup_free char *image = NULL;
-  size_t size;
-  if (!file_read(object, OBJECT_BYTES_MAX, &image, &size, error))
-    return false;
-  if (size == 0)
-    return error_set(error, "cannot load %s: its object is empty; compile it again", entry);
-  return module_new((struct gpu_device *)base, TAKE(image), entry, ret_module, error);
-}
-
-void gpu_module_unload(struct device *base, struct device_module *module) {
-  const struct gpu_device *device = (const struct gpu_device *)base;
-
-  /* A launch may still run, and not every runtime waits for it. After a fault both calls fail. */
-  if (module->module) {
-    device->api->stream_wait(device->stream);
-    device->api->module_free(module->module);
-  }
-
-  free(module->image);
-  free(module->entry);
-  free(module);
-}
-
-bool gpu_launch(struct device *base, const struct device_launch *launch, struct error *error) {
-  struct gpu_device *device = (struct gpu_device *)base;
-  const struct gpu_api *api = device->api;
-  const struct device_geometry *geometry = &launch->geometry;
-  const uint32_t *grid = geometry->grid, *block = geometry->block,
-                 shared_bytes = geometry->shared_bytes;
-  struct device_module *module = launch->module;
-
-  array_foreach (fill, launch->fills, launch->n_fills)
-    if (!gpu_fill_words(device, *fill->pointer, fill->word, fill->size / sizeof fill->word, error))
-      return error_prefix(error, "before %s: ", module->entry);
-  for (size_t i = 0; i < launch->n_tensormaps; i++)
-    if (!gpu_check(api, api->tensormap_encode(&launch->tensormaps[i]), error,
-                   "encoding a tensor map"))
-      return error_prefix(error, "%s, tensor map %zu: ", module->entry, i);
-  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)
-    return true;
-  if (geometry->cluster > 1 && api->no_clusters)
-    return error_set(error, "%s cannot be launched in clusters of %u: %s", module->entry,
-                     geometry->cluster, api->no_clusters);
-
-  if (shared_bytes > module->shared_allowed && api->shared_allow) {
-    if (device->facts.shared_bytes && shared_bytes > device->facts.shared_bytes)
-      return error_set(
-          error, "%s needs %u bytes of shared memory, and a workgroup on this GPU has at most %u",
-          module->entry, shared_bytes, device->facts.shared_bytes);
-    if (!gpu_check(api, api->shared_allow(module->function, shared_bytes), error,
-                   "setting the shared memory size"))
-      return error_prefix(error, "%s needs %u bytes: ", module->entry, shared_bytes);
-    module->shared_allowed = shared_bytes;
-  }
-
-  int code =
-      geometry->cooperative || geometry->cluster > 1
-          ? api->launch_special(module->function, geometry, device->stream, launch->arguments)
-          : api->launch(module->function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                        shared_bytes, device->stream, launch->arguments, NULL);
-  return gpu_check(api, code, error, "the launch") ||
-         error_prefix(error, "%s with grid %u,%u,%u, block %u,%u,%u and %u bytes: ", module->entry,
-                      grid[0], grid[1], grid[2], block[0], block[1], block[2], shared_bytes);
-}
-
 /* Fills one half of the memory, copies it to the other half and reads that. Runtimes implement both
  * with kernels. */
 static bool sentinel_fill(struct gpu_device *device, char *memory, uint32_t value, uint32_t *found,
@@ -452,7 +337,7 @@ static bool sentinel(struct device *base, struct error *error) {
 
   bool passed = sentinel_fill(device, memory, 0x5A5AA5A5, found, error) &&
                 sentinel_fill(device, memory, 0xA5A55A5A, found, error) &&
-                (!image || module_new(device, xstrdup(image), SENTINEL_ENTRY, &module, error));
+                (!image || gpu_module_new(device, xstrdup(image), SENTINEL_ENTRY, &module, error));
 
   for (int i = 0; module && passed && i < SENTINEL_LAUNCHES; i++)
     passed = sentinel_launch(device, module, memory, found, error);

@@ -39,8 +39,10 @@ bool gpu_check(const struct gpu_api *api, int code, struct error *error, const c
                    name ? name : "unnamed", code);
 }
 
-bool gpu_library_load(const char *what, const char *const *names, const struct gpu_symbol *symbols,
-                      size_t n_symbols, struct error *error) {
+bool gpu_library_load(const char *what, const char *variable, const char *const *names,
+                      const struct gpu_symbol *symbols, size_t n_symbols, struct error *error) {
+  const char *named = variable ? getenv(variable) : NULL;
+  names = named && *named ? (const char *const[]){named, NULL} : names;
   cleanup_free char *reason = NULL;
   void *library = NULL;
   size_t i;

@@ -31,12 +31,12 @@ static bool hip_load(struct error *error) {
                                       "/opt/rocm/lib/libamdhip64.so.5",
                                       NULL};
   static const struct gpu_symbol symbols[] = {
-#define X(member, hip_symbol, cuda_symbol, parameters) {hip_symbol, &hip_api.member, false},
+#define X(member, hip_symbol, cuda_symbol, parameters) {hip_symbol, &hip_api.member},
       GPU_CALLS(X)
 #undef X
-          {"hipGetErrorName", &hip.error_name, false},
-      {"hipGetErrorString", &hip.error_string, false},
-      {"hipSetDevice", &hip_api.device_enter, false},
+          {"hipGetErrorName", &hip.error_name},
+      {"hipGetErrorString", &hip.error_string},
+      {"hipSetDevice", &hip_api.device_enter},
       {"hipModuleLaunchCooperativeKernel", &hip.launch_cooperative, true}, /* not in HIP 5.2 */
   };
   static bool is_loaded;
@@ -50,9 +50,7 @@ static bool hip_load(struct error *error) {
 
   /* Its cache is in the home folder, which a confined process cannot write. */
   setenv("AMD_COMGR_CACHE", "0", 0);
-  const char *named = getenv("WAVETUNE_HIP_LIBRARY");
-  const char *const one[] = {named, NULL};
-  if (!gpu_library_load("HIP runtime", named && *named ? one : names, symbols,
+  if (!gpu_library_load("HIP runtime", "WAVETUNE_HIP_LIBRARY", names, symbols,
                         ARRAY_LENGTH(symbols), error))
     return false;
 

@@ -328,8 +328,7 @@ static bool rerun_into(struct execution *execution, struct lease_config *config,
              config_run(execution, config, worker, socket, error);
   if (started)
     worker_free(worker);
-  if (reference)
-    worker_abandon(reference);
+  DISCARD(reference, worker_abandon);
 
   struct error ignored;
   bool is_taken = !theirs || files_take(theirs, folder, ran ? error : &ignored);

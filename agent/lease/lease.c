@@ -15,8 +15,7 @@ void lease_release(struct lease *lease) {
   cleanup_space_free(&lease->space);
   config_ranges_release(&lease->configs);
   free(lease->warm_starts);
-  if (lease->objects)
-    build_objects_free(lease->objects);
+  DISCARD(lease->objects, build_objects_free);
   *lease = (struct lease){0};
 }
 

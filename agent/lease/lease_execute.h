@@ -57,10 +57,24 @@ struct executor_worker {
   int64_t used_ns; /* when it was used last */
 };
 
+/* What time is spent on: X(the name in reports, the member of "spent" in workers' answers). Opening
+ * the device counts as the start of a process. */
+#define EXECUTOR_TIMES(X)                                                                          \
+  X(start, "device_us")                                                                            \
+  X(reference, "reference_us")                                                                     \
+  X(inputs, "inputs_us")                                                                           \
+  X(baseline, "baseline_us")                                                                       \
+  X(load, "load_us")                                                                               \
+  X(check, "check_us")                                                                             \
+  X(warm_up, "warm_up_us")                                                                         \
+  X(timing, "timing_us")
+
 /* The executor's time so far, by the clock of this process. Opening a problem takes the sum of the
  * reference, the inputs (with all other memory) and the baseline. */
 struct executor_spent {
-  int64_t start_us, reference_us, inputs_us, baseline_us, load_us, check_us, warm_up_us, timing_us;
+#define X(name, answered) int64_t name##_us;
+  EXECUTOR_TIMES(X)
+#undef X
 };
 
 struct executor {

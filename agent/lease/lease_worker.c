@@ -12,20 +12,13 @@
 #define PAUSE_STEP_MS 50
 #define DAY_US (INT64_C(86400) * 1000000)
 
-/* What time is spent on: the name in reports, and the member of "spent" in workers' answers.
- * Opening the device counts as the start of a process. */
 static const struct {
   const char *name, *answered;
   size_t offset;
 } spent_parts[] = {
-    {"start", "device_us", offsetof(struct executor_spent, start_us)},
-    {"reference", "reference_us", offsetof(struct executor_spent, reference_us)},
-    {"inputs", "inputs_us", offsetof(struct executor_spent, inputs_us)},
-    {"baseline", "baseline_us", offsetof(struct executor_spent, baseline_us)},
-    {"load", "load_us", offsetof(struct executor_spent, load_us)},
-    {"check", "check_us", offsetof(struct executor_spent, check_us)},
-    {"warm_up", "warm_up_us", offsetof(struct executor_spent, warm_up_us)},
-    {"timing", "timing_us", offsetof(struct executor_spent, timing_us)},
+#define X(name, answered) {#name, answered, offsetof(struct executor_spent, name##_us)},
+    EXECUTOR_TIMES(X)
+#undef X
 };
 
 json_t *executor_spent_to_json(const struct executor_spent *spent) {
@@ -48,13 +41,11 @@ void executor_spent_add(struct executor_spent *spent, const json_t *answer) {
 }
 
 static void reference_end(struct executor_worker *worker) {
-  if (worker->reference)
-    worker_abandon(TAKE(worker->reference));
+  DISCARD(worker->reference, worker_abandon);
 }
 
 static void worker_end(struct executor_worker *worker) {
-  if (worker->client)
-    worker_free(worker->client);
+  DISCARD(worker->client, worker_free);
   reference_end(worker);
   free(worker->opened);
   free(worker->seen);
@@ -91,8 +82,7 @@ void executor_kill_workers(struct executor *executor) {
     if (worker->client)
       worker_strike(worker->client);
   array_foreach (worker, executor->workers, EXECUTOR_WORKERS)
-    if (worker->client)
-      worker_abandon(TAKE(worker->client));
+    DISCARD(worker->client, worker_abandon);
   executor_drop_workers(executor);
 }
 

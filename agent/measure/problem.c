@@ -311,8 +311,7 @@ void problem_free(struct problem *problem) {
     expectation_release(&operand->expected);
   }
 
-  if (problem->reference)
-    reference_free(problem->reference);
+  DISCARD(problem->reference, reference_free);
   free(problem->rotation.operands);
   free(problem);
 }

@@ -330,8 +330,7 @@ void reference_free(struct reference *reference) {
     close(reference->socket);
   else
     dlclose(reference->object);
-  if (reference->host)
-    reference_host_free(reference->host);
+  DISCARD(reference->host, reference_host_free);
   free(reference);
 }
 

@@ -20,18 +20,13 @@ static void agent_release(struct agent *agent) {
       close(thread->claim_fd);
   }
   free(agent->threads);
-  if (agent->keeper_client)
-    http_client_free(agent->keeper_client);
-  if (agent->poster_client)
-    http_client_free(agent->poster_client);
+  DISCARD(agent->keeper_client, http_client_free);
+  DISCARD(agent->poster_client, http_client_free);
 
   yield_release(agent);
-  if (agent->pool)
-    compile_pool_free(agent->pool);
-  if (agent->cgroups)
-    cgroups_free(agent->cgroups);
-  if (agent->spool)
-    spool_close(agent->spool);
+  DISCARD(agent->pool, compile_pool_free);
+  DISCARD(agent->cgroups, cgroups_free);
+  DISCARD(agent->spool, spool_close);
 
   held_table_free(agent->held);
   json_decref(agent->stored);

@@ -91,8 +91,7 @@ static bool objects_prepare(struct campaign *campaign, struct key_tuning *key) {
     configs[request.n++] = key->configs[i].config;
   configs[request.n++] = key->baseline;
 
-  if (key->objects)
-    build_objects_free(TAKE(key->objects));
+  DISCARD(key->objects, build_objects_free);
   if (build_code_objects(campaign->build, &request, &key->objects, &error))
     return true;
 

@@ -9,8 +9,7 @@ void key_tuning_release(struct key_tuning *tuning) {
   key_release(&tuning->key);
   free(tuning->job);
   free(tuning->configs);
-  if (tuning->objects)
-    build_objects_free(tuning->objects);
+  DISCARD(tuning->objects, build_objects_free);
   free(tuning->halved);
   free(tuning->racing);
 

@@ -52,26 +52,21 @@ static void kernel_release(struct tuning *tuning) {
     key_tuning_release(key);
   free(campaign->keys);
   free(campaign->sources);
-  if (campaign->build)
-    build_code_free(campaign->build);
+  DISCARD(campaign->build, build_code_free);
   *campaign = (struct campaign){
       .terms = campaign->terms, .samples = campaign->samples, .device = campaign->device};
 
   json_decref(TAKE(tuning->build));
   free(TAKE(tuning->build_place));
-  if (tuning->folder)
-    kernel_folder_free(TAKE(tuning->folder));
+  DISCARD(tuning->folder, kernel_folder_free);
 }
 
 static void tuning_release(struct tuning *tuning) {
   executor_drop_workers(&tuning->executor);
   kernel_release(tuning);
-  if (tuning->campaign.samples)
-    samples_file_free(tuning->campaign.samples);
-  if (tuning->pool)
-    compile_pool_free(tuning->pool);
-  if (tuning->cgroups)
-    cgroups_free(tuning->cgroups);
+  DISCARD(tuning->campaign.samples, samples_file_free);
+  DISCARD(tuning->pool, compile_pool_free);
+  DISCARD(tuning->cgroups, cgroups_free);
 
   free(tuning->state);
   free(tuning->faults);

@@ -77,25 +77,20 @@ static void problem_close(struct worker *worker) {
     config_unload(worker->problem, worker->baseline.loaded);
   timed_release(&worker->baseline);
   worker->baseline = (struct timed_config){0};
-  if (worker->problem)
-    problem_free(TAKE(worker->problem));
-  if (worker->space)
-    space_free(TAKE(worker->space));
+  DISCARD(worker->problem, problem_free);
+  DISCARD(worker->space, space_free);
   key_release(&worker->key);
   worker->key = (struct key){0};
-  if (worker->kernel)
-    kernel_free(TAKE(worker->kernel));
+  DISCARD(worker->kernel, kernel_free);
   array_foreach (blob, worker->blobs, worker->n_blobs)
     free(*blob);
   worker->n_blobs = 0;
-  if (worker->expected)
-    expected_free(TAKE(worker->expected));
+  DISCARD(worker->expected, expected_free);
   bundle_places_release(&worker->opened);
 }
 
 static void device_drop(struct worker *worker) {
-  if (worker->device)
-    device_close(TAKE(worker->device));
+  DISCARD(worker->device, device_close);
   free(TAKE(worker->device_name));
   worker->is_trusted = false;
 }
@@ -103,8 +98,7 @@ static void device_drop(struct worker *worker) {
 void worker_release(struct worker *worker) {
   problem_close(worker);
   device_drop(worker);
-  if (worker->sandbox)
-    sandbox_free(TAKE(worker->sandbox));
+  DISCARD(worker->sandbox, sandbox_free);
   json_decref(TAKE(worker->settings));
 }
 

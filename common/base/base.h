@@ -31,6 +31,13 @@
     taken_;                                                                                        \
   })
 
+/* Frees what a pointer leads to, unless it is NULL, and makes it NULL. */
+#define DISCARD(pointer, function)                                                                 \
+  do {                                                                                             \
+    if (pointer)                                                                                   \
+      function(TAKE(pointer));                                                                     \
+  } while (0)
+
 /* Defines `static inline void NAME(TYPE *p)`, which releases *p with `function` when it is not
  * NULL. */
 #define DEFINE_CLEANUP(type, name, function)                                                       \

@@ -564,7 +564,7 @@ bool compilers_find(struct compilers *compilers, const struct compile_request *r
                      arch);
 
   struct found *found = is_amd ? &compilers->amd : &compilers->nvidia;
-  LOCK(&compilers->mutex);
+  HOLD(&compilers->mutex);
   if (!found->is_tried && !(is_amd ? amd_open : nvidia_open)(&found->compiler, &found->error))
     found->compiler = NULL;
   found->is_tried = true;

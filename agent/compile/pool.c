@@ -189,7 +189,7 @@ static void *compile_thread(void *context) {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, NULL);
 
-  LOCK(&pool->mutex);
+  HOLD(&pool->mutex);
   while (true) {
     while (!pool->stopping && !pool->queue_first)
       pthread_cond_wait(&pool->queued, &pool->mutex);
@@ -309,12 +309,12 @@ void compile_pool_set_custody(struct compile_pool *pool, const struct custody *c
 }
 
 void compile_pool_set_timeout(struct compile_pool *pool, int64_t timeout_ms) {
-  LOCK(&pool->mutex);
+  HOLD(&pool->mutex);
   pool->bounds.timeout_ms = timeout_ms;
 }
 
 void compile_pool_set_cache_bytes(struct compile_pool *pool, uint64_t bytes_max) {
-  LOCK(&pool->mutex);
+  HOLD(&pool->mutex);
   pool->cache_bytes_max = bytes_max;
 }
 
@@ -361,7 +361,7 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
                   compile_job_prepare(compiler, request, &compile, &error);
   struct ticket *ticket = xcalloc(1, sizeof *ticket);
 
-  LOCK(&pool->mutex);
+  HOLD(&pool->mutex);
   if (prepared) {
     ticket->job = job_for(pool, &compile);
   } else {
@@ -401,8 +401,8 @@ static struct job *ticket_take(struct compile_pool *pool, uint64_t id) {
 }
 
 bool compile_pool_is_done(struct compile_pool *pool, uint64_t ticket, int64_t timeout_ms) {
-  struct timespec until = deadline_after(timeout_ms);
-  LOCK(&pool->mutex);
+  struct timespec until = time_in(timeout_ms);
+  HOLD(&pool->mutex);
   const struct job *job = (*ticket_find(pool, ticket))->job;
   while (job->state != JOB_DONE && pthread_cond_timedwait(&pool->done, &pool->mutex, &until) == 0)
     continue;
@@ -410,12 +410,12 @@ bool compile_pool_is_done(struct compile_pool *pool, uint64_t ticket, int64_t ti
 }
 
 void compile_pool_drop(struct compile_pool *pool, uint64_t ticket) {
-  LOCK(&pool->mutex);
+  HOLD(&pool->mutex);
   job_unwant(pool, ticket_take(pool, ticket));
 }
 
 struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t ticket) {
-  LOCK(&pool->mutex);
+  HOLD(&pool->mutex);
   struct job *job = ticket_take(pool, ticket);
   while (job->state != JOB_DONE)
     pthread_cond_wait(&pool->done, &pool->mutex);

@@ -4,7 +4,7 @@
 #include <time.h>
 
 void agent_stop(struct agent *agent) {
-  LOCK(&agent->mutex);
+  HOLD(&agent->mutex);
   agent->stopping = agent->must_post = agent->must_renew = true;
   array_foreach (thread, agent->threads, agent->n_threads)
     http_client_cancel(thread->client);
@@ -18,16 +18,16 @@ void agent_stop(struct agent *agent) {
 }
 
 bool agent_flag(struct agent *agent, const bool *flag) {
-  LOCK(&agent->mutex);
+  HOLD(&agent->mutex);
   return *flag;
 }
 
 bool agent_is_stopping(struct agent *agent) { return agent_flag(agent, &agent->stopping); }
 
 void agent_wait(struct agent *agent, int64_t timeout_ms, bool *until) {
-  struct timespec end = deadline_after(timeout_ms);
+  struct timespec end = time_in(timeout_ms);
   const bool *ends = until ? until : &agent->stopping;
-  LOCK(&agent->mutex);
+  HOLD(&agent->mutex);
   while (!*ends && pthread_cond_timedwait(&agent->changed, &agent->mutex, &end) == 0)
     continue;
   if (until)
@@ -39,12 +39,12 @@ void agent_back_off(struct agent *agent, struct backoff *backoff, int64_t retry_
 }
 
 void agent_signal(struct agent *agent, bool *flag) {
-  LOCK(&agent->mutex);
+  HOLD(&agent->mutex);
   *flag = true;
   pthread_cond_broadcast(&agent->changed);
 }
 
 char *agent_id(struct agent *agent) {
-  LOCK(&agent->mutex);
+  HOLD(&agent->mutex);
   return agent->id ? xstrdup(agent->id) : NULL;
 }

@@ -81,7 +81,7 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
 }
 
 static void leases_count(struct agent *agent, int change) {
-  LOCK(&agent->mutex);
+  HOLD(&agent->mutex);
   agent->n_leases += (size_t)change;
   agent->worked_ms = clock_monotonic_ms();
 }

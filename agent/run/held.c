@@ -67,7 +67,7 @@ static void expiry_set(struct held *held, int64_t requested_ms, int64_t expires_
 }
 
 void held_add(struct held_table *table, const struct held_grant *grant) {
-  LOCK(&table->mutex);
+  HOLD(&table->mutex);
   struct held *held = held_find(table, grant->lease, grant->epoch);
   if (held)
     held_remove(table, held);
@@ -83,13 +83,13 @@ void held_add(struct held_table *table, const struct held_grant *grant) {
 }
 
 bool held_is_alive(struct held_table *table, const char *lease, int64_t epoch) {
-  LOCK(&table->mutex);
+  HOLD(&table->mutex);
   const struct held *held = held_find(table, lease, epoch);
   return held && !held->is_lost && held_clock_ms() < held->expires_ms - held->margin_ms;
 }
 
 void held_lose(struct held_table *table, const char *lease, int64_t epoch) {
-  LOCK(&table->mutex);
+  HOLD(&table->mutex);
   struct held *held = held_find(table, lease, epoch);
   if (held)
     held->is_lost = true;
@@ -97,7 +97,7 @@ void held_lose(struct held_table *table, const char *lease, int64_t epoch) {
 
 void held_limit(struct held_table *table, const char *lease, int64_t epoch,
                 struct config_ranges *taken) {
-  LOCK(&table->mutex);
+  HOLD(&table->mutex);
   struct held *held = held_find(table, lease, epoch);
   if (held) {
     struct config_ranges before = held->configs;
@@ -109,20 +109,20 @@ void held_limit(struct held_table *table, const char *lease, int64_t epoch,
 }
 
 bool held_has(struct held_table *table, const char *lease, int64_t epoch, uint64_t config) {
-  LOCK(&table->mutex);
+  HOLD(&table->mutex);
   const struct held *held = held_find(table, lease, epoch);
   return held && (!held->is_limited || config_ranges_contain(&held->configs, config));
 }
 
 void held_end(struct held_table *table, const char *lease, int64_t epoch) {
-  LOCK(&table->mutex);
+  HOLD(&table->mutex);
   struct held *held = held_find(table, lease, epoch);
   if (held)
     held->current = NULL;
 }
 
 void held_drop(struct held_table *table, const char *lease, int64_t epoch) {
-  LOCK(&table->mutex);
+  HOLD(&table->mutex);
   struct held *held = held_find(table, lease, epoch);
   if (held)
     held_remove(table, held);
@@ -130,14 +130,14 @@ void held_drop(struct held_table *table, const char *lease, int64_t epoch) {
 
 void held_renewed(struct held_table *table, const char *lease, int64_t epoch, int64_t requested_ms,
                   int64_t expires_in_ms) {
-  LOCK(&table->mutex);
+  HOLD(&table->mutex);
   struct held *held = held_find(table, lease, epoch);
   if (held)
     expiry_set(held, requested_ms, expires_in_ms);
 }
 
 bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *ret_wait_ms) {
-  LOCK(&table->mutex);
+  HOLD(&table->mutex);
   int64_t now_ms = held_clock_ms();
   struct held *first = NULL;
 

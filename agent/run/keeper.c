@@ -300,7 +300,7 @@ bool agent_enrol(struct agent *agent, int *ret_code) {
 }
 
 static bool flag_take(struct agent *agent, bool *flag) {
-  LOCK(&agent->mutex);
+  HOLD(&agent->mutex);
   bool was_set = *flag;
   *flag = false;
   return was_set;

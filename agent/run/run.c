@@ -56,7 +56,7 @@ static bool client_new(struct agent *agent, struct http_client **ret_client, str
     return false;
   }
 
-  LOCK(&agent->mutex);
+  HOLD(&agent->mutex);
   *ret_client = client;
   return true;
 }
@@ -146,7 +146,7 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
     n += ok;
   }
 
-  LOCK(&agent->mutex); /* agent_stop reads both when a signal comes */
+  HOLD(&agent->mutex); /* agent_stop reads both when a signal comes */
   agent->threads = threads;
   agent->n_threads = n;
   return ok;

@@ -213,7 +213,7 @@ bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_numbe
     return error_set(error, "a record of %zu bytes is larger than the spool's limit of %u", length,
                      SPOOL_RECORD_MAX);
 
-  LOCK(&spool->mutex);
+  HOLD(&spool->mutex);
   struct record_header header = {
       .magic = RECORD_MAGIC, .length = (uint32_t)length, .number = spool->next_number};
   check_of(&header, text, header.check);
@@ -260,7 +260,7 @@ bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, 
     records[n].number = header.number;
   }
 
-  LOCK(&spool->mutex);
+  HOLD(&spool->mutex);
   spool->synced_end = end;
   *ret_n = n;
   return true;
@@ -345,13 +345,13 @@ bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error
 }
 
 bool spool_is_empty(struct spool *spool) {
-  LOCK(&spool->mutex);
+  HOLD(&spool->mutex);
   return spool->first == spool->end;
 }
 
 void spool_wait(struct spool *spool, int64_t timeout_ms) {
-  struct timespec until = deadline_after(timeout_ms);
-  LOCK(&spool->mutex);
+  struct timespec until = time_in(timeout_ms);
+  HOLD(&spool->mutex);
   while (spool->first == spool->end && !spool->woken &&
          pthread_cond_timedwait(&spool->appended, &spool->mutex, &until) == 0)
     continue;
@@ -359,7 +359,7 @@ void spool_wait(struct spool *spool, int64_t timeout_ms) {
 }
 
 void spool_wake(struct spool *spool) {
-  LOCK(&spool->mutex);
+  HOLD(&spool->mutex);
   spool->woken = true;
   pthread_cond_signal(&spool->appended);
 }

@@ -170,12 +170,12 @@ void *yield_run(void *context) {
 }
 
 bool device_is_yielded(struct device_thread *thread) {
-  LOCK(&thread->agent->mutex);
+  HOLD(&thread->agent->mutex);
   return thread->use.n_yields != thread->n_yields_served;
 }
 
 bool device_settle(struct device_thread *thread) {
-  LOCK(&thread->agent->mutex);
+  HOLD(&thread->agent->mutex);
   if (!thread->use.is_yielded)
     thread->n_yields_served = thread->use.n_yields;
   return !thread->use.is_yielded;
@@ -185,21 +185,21 @@ int64_t device_clean_ns(struct device_thread *thread) {
   struct agent *agent = thread->agent;
   if (!agent->yield)
     return INT64_MAX;
-  LOCK(&agent->mutex);
+  HOLD(&agent->mutex);
   return thread->use.n_yields == thread->n_yields_served ? thread->use.clean_ns : 0;
 }
 
 void device_wait(struct device_thread *thread, int64_t timeout_ms) {
   struct agent *agent = thread->agent;
-  struct timespec end = deadline_after(timeout_ms);
-  LOCK(&agent->mutex);
+  struct timespec end = time_in(timeout_ms);
+  HOLD(&agent->mutex);
   while (!agent->stopping && thread->use.n_yields == thread->n_yields_served &&
          pthread_cond_timedwait(&agent->changed, &agent->mutex, &end) == 0)
     continue;
 }
 
 char *device_yield_reason(struct device_thread *thread) {
-  LOCK(&thread->agent->mutex);
+  HOLD(&thread->agent->mutex);
   return xstrdup(thread->use.reason);
 }
 
@@ -209,7 +209,7 @@ void yield_state(struct agent *agent, struct heartbeat *heartbeat) {
   struct heartbeat_yield *all = xcalloc(agent->n_threads + 1, sizeof *all);
   size_t n = 0;
   int64_t now_ns = clock_monotonic_ns();
-  LOCK(&agent->mutex);
+  HOLD(&agent->mutex);
   array_foreach (thread, agent->threads, agent->n_threads) {
     if (thread->use.is_yielded)
       all[n++] =

@@ -121,7 +121,7 @@ char *devices_absent(const struct devices *devices) {
   return text;
 }
 
-static void text_replace(char **text, const char *with) {
+static void text_set(char **text, const char *with) {
   if (!with)
     return;
   free(*text);
@@ -132,8 +132,8 @@ void devices_set_python(struct devices *devices, const struct python_versions *v
   array_foreach (device, devices->seen, devices->n) {
     if (string_equal(device->backend, "cpu"))
       continue;
-    text_replace(&device->environment.torch, versions->torch);
-    text_replace(&device->environment.triton, versions->triton);
+    text_set(&device->environment.torch, versions->torch);
+    text_set(&device->environment.triton, versions->triton);
     json_put(device->json, "environment", environment_to_json(&device->environment));
   }
 }

@@ -136,7 +136,7 @@ static void thread_check(pid_t thread, struct found *found) {
 
 uint64_t scheduling_check(bool *ret_is_restored) {
   struct found found = {0};
-  LOCK(&mutex);
+  HOLD(&mutex);
   DIR *threads = is_remembered ? opendir(THREADS) : NULL;
   for (struct dirent *entry; threads && (entry = readdir(threads));)
     if (*entry->d_name != '.')

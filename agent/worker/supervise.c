@@ -161,7 +161,7 @@ static bool spawn(const struct custody *custody, char *const *added, struct spaw
 
 bool spawner_spawn(struct spawner *spawner, char *const *environment, struct spawned *ret_spawned,
                    struct error *error) {
-  LOCK(&spawner->mutex);
+  HOLD(&spawner->mutex);
   while (spawner->requested && !spawner->ended) /* another thread's request */
     pthread_cond_wait(&spawner->changed, &spawner->mutex);
   if (!spawner->ended) {
@@ -218,7 +218,7 @@ static void serve(struct supervisor *supervisor, int signal_fd) {
         supervisor->stop(supervisor->context);
     }
 
-    LOCK(&spawner->mutex);
+    HOLD(&spawner->mutex);
     if (spawner->requested && !spawner->answered) {
       spawner->ok =
           spawn(&spawner->custody, spawner->environment, &spawner->spawned, &spawner->error);

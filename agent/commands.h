@@ -19,25 +19,24 @@ int command_failed(const char *command, enum exit_code code, const struct error 
 /* clang-format off */
 #define MEASURE_OPTIONS \
   {"screen-rounds", OPTION_INTEGER, "N", "16", 1, 10000, \
-   "greatest number of samples of a config in the screen", false}, \
+   "greatest number of samples of a config in the screen"}, \
   {"final-rounds", OPTION_INTEGER, "N", "60", 1, 10000, \
-   "greatest number of samples of a finalist in each process", false}, \
+   "greatest number of samples of a finalist in each process"}, \
   {"config-timeout", OPTION_INTEGER, "SECONDS", "30", 1, 86400, \
-   "limit for loading, for checking and for each turn of timing a config", false}, \
+   "limit for loading, for checking and for each turn of timing a config"}, \
   {"open-timeout", OPTION_INTEGER, "SECONDS", "60", 1, 86400, \
-   "limit for opening a device and its buffers", false}, \
+   "limit for opening a device and its buffers"}, \
   {"compilers", OPTION_INTEGER, "N", "0", 0, 256, \
-   "compilers that run at once; 0: one to each CPU", false}, \
-  {"require-sandbox", OPTION_TEXT, "LEVEL", NULL, 0, 0, \
-   "refuse to start unless kernels and compilers are confined by LEVEL: none, seccomp, landlock", \
-   false}, \
+   "compilers that run at once; 0: one to each CPU"}, \
+  {"require-sandbox", OPTION_TEXT, "LEVEL", \
+   .help = "refuse to start unless kernels and compilers are confined by LEVEL: none, seccomp, landlock"}, \
   {"worker-memory-mb", OPTION_INTEGER, "MIB", "0", 0, 1 << 30, \
    "memory limit of each worker and compiler, where the agent may make cgroups; 0: half of " \
-   "the machine's memory", false}, \
+   "the machine's memory"}, \
   {"worker-pids", OPTION_INTEGER, "N", "1024", 16, 1 << 22, \
-   "limit of the processes and threads of each, where the agent may make cgroups", false}, \
-  {"worker-user", OPTION_TEXT, "NAME", NULL, 0, 0, \
-   "an agent that is root runs kernels and compilers as this user", false}, \
+   "limit of the processes and threads of each, where the agent may make cgroups"}, \
+  {"worker-user", OPTION_TEXT, "NAME", \
+   .help = "an agent that is root runs kernels and compilers as this user"}, \
   OPTION_LOG_FORMAT
 /* clang-format on */
 

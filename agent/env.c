@@ -21,8 +21,8 @@ static int probe_work(struct supervisor *supervisor, void *context) {
     return command_failed("probe", EXIT_FAILED, &error);
 
   cleanup_json json_t *array = json_array();
-  for (size_t i = 0; i < devices.n; i++)
-    json_array_append(array, devices.seen[i].json);
+  array_foreach (device, devices.seen, devices.n)
+    json_array_append(array, device->json);
   cleanup_json json_t *answer =
       json_pack("{s:O, s:O?}", "devices", array, "absent", devices.absent);
   json_print(answer);
@@ -97,12 +97,11 @@ static const char *const state_names[] = {
 static void findings_print(const struct settings_findings *findings, bool is_json) {
   static const char *const names[] = {"setting", "state", "is", "should", "why"};
   static const struct table_column columns[] = {
-      {"SETTING", false}, {"STATE", false}, {"IS", false}, {"SHOULD BE", false}, {"WHY", false}};
+      {"SETTING"}, {"STATE"}, {"IS"}, {"SHOULD BE"}, {"WHY"}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   cleanup_json json_t *array = json_array();
 
-  for (size_t i = 0; i < findings->n; i++) {
-    const struct setting_finding *finding = &findings->all[i];
+  array_foreach (finding, findings->all, findings->n) {
     const char *const values[] = {finding->name, state_names[finding->state], finding->is,
                                   finding->should, finding->why};
     json_t *object = json_object();
@@ -131,8 +130,8 @@ static int check_run(struct options *options) {
   bool differs = false;
   machine_settings_check(root_of(options), &findings);
   findings_print(&findings, option_flag(options, "json"));
-  for (size_t i = 0; i < findings.n; i++)
-    differs = differs || findings.all[i].state == SETTING_DIFFERS;
+  array_foreach (finding, findings.all, findings.n)
+    differs = differs || finding->state == SETTING_DIFFERS;
   return differs ? EXIT_FAILED : EXIT_OK;
 }
 
@@ -153,14 +152,13 @@ static void changes_print(const struct settings_changes *changes, const char *do
       [CHANGE_REFUSED] = "refused", [CHANGE_UNSUPPORTED] = "not supported",
       [CHANGE_ABSENT] = "absent",
   };
-  static const struct table_column columns[] = {
-      {"SETTING", false}, {"RESULT", false}, {"WHY", false}};
+  static const struct table_column columns[] = {{"SETTING"}, {"RESULT"}, {"WHY"}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
 
-  for (size_t i = 0; i < changes->n; i++) {
-    table_cell(table, "%s", changes->all[i].name);
-    table_cell(table, "%s", results[changes->all[i].result]);
-    table_cell(table, "%s", changes->all[i].why);
+  array_foreach (change, changes->all, changes->n) {
+    table_cell(table, "%s", change->name);
+    table_cell(table, "%s", results[change->result]);
+    table_cell(table, "%s", change->why);
   }
 
   table_print(table, stderr);
@@ -202,10 +200,10 @@ static int reset_run(struct options *options) {
 
 static const struct option_spec env_options[] = {
     OPTION_PYTHON,
-    {"device", OPTION_TEXT, "NAME", NULL, 0, 0,
-     "the device's name, as `probe` prints it; default: the first", false},
-    {"query", OPTION_FLAG, NULL, NULL, 0, 0, "print a URL query for GET /v1/cache: rocm=…&gpu=…",
-     true},
+    {"device", OPTION_TEXT, "NAME",
+     .help = "the device's name, as `probe` prints it; default: the first"},
+    {"query", OPTION_FLAG, .help = "print a URL query for GET /v1/cache: rocm=…&gpu=…",
+     .flag_only = true},
 };
 
 const struct command_spec env_command = {
@@ -219,15 +217,16 @@ const struct command_spec env_command = {
 };
 
 #define OPTION_ROOT                                                                                \
-  {"root", OPTION_TEXT, "FOLDER", NULL, 0, 0, "use /proc and /sys below this folder instead", true}
+  {"root", OPTION_TEXT, "FOLDER", .help = "use /proc and /sys below this folder instead",          \
+   .flag_only = true}
 
 static const struct option_spec check_options[] = {
-    {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object instead of a table", false},
+    {"json", OPTION_FLAG, .help = "print one JSON object instead of a table"},
     OPTION_ROOT,
 };
 static const struct option_spec change_options[] = {
-    {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
-     "folder with the saved settings; default: the agent's state folder", false},
+    {"state", OPTION_TEXT, "FOLDER",
+     .help = "folder with the saved settings; default: the agent's state folder"},
     OPTION_ROOT,
 };
 

@@ -12,7 +12,7 @@
 #include <math.h>
 
 #include "agent/compile/compile.h"
-#include "agent/measure/problem.h"
+#include "agent/measure/check.h"
 #include "agent/measure/race.h"
 #include "common/base/file.h"
 #include "common/base/numbers.h"

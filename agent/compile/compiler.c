@@ -3,9 +3,9 @@
 
 #include <glob.h>
 #include <limits.h>
-#include <pthread.h>
 #include <sys/stat.h>
 
+#include "common/base/lock.h"
 #include "common/program/command.h"
 
 #define QUERY_OUTPUT_MAX ((size_t)256 << 10)
@@ -91,8 +91,8 @@ static bool query(const char *const *arguments, const char *const *environment, 
 static void matches_add(struct settings *paths, const char *pattern) {
   glob_t found;
   if (glob(pattern, 0, NULL, &found) == 0)
-    for (size_t i = 0; i < found.gl_pathc; i++)
-      settings_add(paths, xstrdup(found.gl_pathv[i]));
+    array_foreach (path, found.gl_pathv, found.gl_pathc)
+      settings_add(paths, xstrdup(*path));
   globfree(&found);
 }
 
@@ -172,19 +172,19 @@ static struct compiler *compiler_new(const struct compiler_kind *kind, const cha
   cleanup_free char *real = realpath(path, NULL);
   const char *const files[] = {path, real ? real : path};
 
-  for (size_t i = 0; i < ARRAY_LENGTH(files); i++) {
-    const char *end = strrchr(files[i], '/');
-    if (!end || end == files[i])
+  list_foreach (file, files) {
+    const char *end = strrchr(*file, '/');
+    if (!end || end == *file)
       continue;
-    cleanup_free char *folder = xstrndup(files[i], (size_t)(end - files[i]));
+    cleanup_free char *folder = xstrndup(*file, (size_t)(end - *file));
     char *last = strrchr(folder, '/');
     settings_add(readable, xstrdup(folder));
     if (last == folder || !string_equal(last, "/bin"))
       continue;
     *last = '\0';
-    settings_add(readable, xasprintf("%s/lib", folder));
-    settings_add(readable, xasprintf("%s/lib64", folder));
-    settings_add(readable, xasprintf("%s/libexec", folder));
+    settings_print(readable, "%s/lib", folder);
+    settings_print(readable, "%s/lib64", folder);
+    settings_print(readable, "%s/libexec", folder);
   }
 
   return compiler;
@@ -213,36 +213,35 @@ void compiler_command(const struct compiler *compiler, const struct compile_job 
                                  kind->object_name,
                                  NULL};
     settings_copy(arguments, first);
-    for (size_t i = 0; i < job->files.n; i++)
-      settings_add(arguments, xstrdup(job->files.texts[i]));
-    settings_add(arguments, xstrdup("--"));
-    settings_add(arguments, xasprintf("%s=%s", kind->arch_option, job->arch));
+    array_foreach (text, job->files.texts, job->files.n)
+      settings_add(arguments, xstrdup(*text));
+    settings_print(arguments, "--");
+    settings_print(arguments, "%s=%s", kind->arch_option, job->arch);
     settings_copy(arguments, kind->flags);
 
     /* The library below hiprtc has a cache in the user's home; the pool's is enough. */
-    settings_add(environment, xstrdup("AMD_COMGR_CACHE=0"));
+    settings_print(environment, "AMD_COMGR_CACHE=0");
 
     /* The library loads others from its own folder; this program's may be found only through the
      * variable. */
     const char *end = strrchr(compiler->path, '/'), *more = getenv("LD_LIBRARY_PATH");
-    settings_add(environment,
-                 xasprintf("LD_LIBRARY_PATH=%.*s%s%s", end ? (int)(end - compiler->path) : 0,
-                           compiler->path, more ? ":" : "", more ? more : ""));
+    settings_print(environment, "LD_LIBRARY_PATH=%.*s%s%s", end ? (int)(end - compiler->path) : 0,
+                   compiler->path, more ? ":" : "", more ? more : "");
     return;
   }
 
   settings_add(arguments, xstrdup(compiler->path));
   settings_copy(arguments, kind->flags);
   if (kind->arch_option)
-    settings_add(arguments, xasprintf("%s=%s", kind->arch_option, job->arch));
-  settings_add(arguments, xasprintf("-ffile-prefix-map=%s=.", sources));
+    settings_print(arguments, "%s=%s", kind->arch_option, job->arch);
+  settings_print(arguments, "-ffile-prefix-map=%s=.", sources);
   const char *const last[] = {"-iquote", sources, "-o", kind->object_name, kind->text_name, NULL};
   settings_copy(arguments, last);
 
   if (!kind->arch_option) { /* a device's text has its definitions in it */
-    for (size_t i = 0; i < job->defines.n; i++)
-      settings_add(arguments, xasprintf("-D%s", job->defines.texts[i]));
-    settings_add(arguments, xstrdup("-lm"));
+    array_foreach (text, job->defines.texts, job->defines.n)
+      settings_print(arguments, "-D%s", *text);
+    settings_print(arguments, "-lm");
   }
 }
 
@@ -316,10 +315,10 @@ bool cc_open(struct compiler **ret_compiler, struct error *error) {
   depends_on(compiler, digest_format(&digest, text));
   depends_on_program(compiler, path);
 
-  for (size_t i = 0; i < ARRAY_LENGTH(programs); i++) {
+  list_foreach (program_at, programs) {
     cleanup_free char *program = NULL;
-    if (program_query(path, programs[i], &program, &ignored) ||
-        program_find(programs[i], &program, &ignored))
+    if (program_query(path, *program_at, &program, &ignored) ||
+        program_find(*program_at, &program, &ignored))
       depends_on_program(compiler, program);
   }
 
@@ -367,9 +366,9 @@ bool clang_open(const char *path, struct compiler **ret_compiler, struct error *
   if (path)
     return clang_try(path, ROCM_CLANG_MAJOR_MIN, ret_compiler, error);
 
-  for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
+  list_foreach (name, names) {
     cleanup_free char *found = NULL;
-    if (!program_find(names[i], &found, &ignored))
+    if (!program_find(*name, &found, &ignored))
       continue;
     if (clang_try(found, CLANG_MAJOR_MIN, ret_compiler, error))
       return true;
@@ -395,8 +394,8 @@ static bool rtc_open(const struct compiler_kind *kind, const struct settings *li
                     *answer = NULL;
   cleanup_settings struct settings arguments = {0};
   settings_copy(&arguments, first);
-  for (size_t i = 0; i < libraries->n; i++)
-    settings_add(&arguments, xstrdup(libraries->texts[i]));
+  array_foreach (text, libraries->texts, libraries->n)
+    settings_add(&arguments, xstrdup(*text));
   settings_add(&arguments, NULL);
 
   const char *const environment[] = {library_path ? variable : NULL, NULL};
@@ -415,11 +414,11 @@ static bool rtc_open(const struct compiler_kind *kind, const struct settings *li
     cleanup_free char *pattern = xasprintf("%.*s/%s", (int)(end - path), path, neighbours[i]);
     matches_add(&files, pattern);
   }
-  for (size_t i = 0; i < files.n; i++)
-    depends_on_file(compiler, files.texts[i]);
+  array_foreach (text, files.texts, files.n)
+    depends_on_file(compiler, *text);
 
   depends_on(compiler, library_path ? library_path : "");
-  settings_add(&compiler->readable, xstrdup(RTC_PROGRAM));
+  settings_print(&compiler->readable, RTC_PROGRAM);
   folders_add(&compiler->readable, library_path);
   *ret_compiler = compiler;
 
@@ -468,8 +467,8 @@ bool nvrtc_open(const char *path, struct compiler **ret_compiler, struct error *
     if (i > 0 && (!folders[i] || folders[i][0] != '/'))
       continue;
     const char *below = i > 0 ? "/lib64/" : "";
-    settings_add(&list, xasprintf("%s%slibnvrtc.so.13", folders[i], below));
-    settings_add(&list, xasprintf("%s%slibnvrtc.so.12", folders[i], below));
+    settings_print(&list, "%s%slibnvrtc.so.13", folders[i], below);
+    settings_print(&list, "%s%slibnvrtc.so.12", folders[i], below);
   }
 
   /* torch brings one, in folders that the loader does not search. */
@@ -565,12 +564,10 @@ bool compilers_find(struct compilers *compilers, const struct compile_request *r
                      arch);
 
   struct found *found = is_amd ? &compilers->amd : &compilers->nvidia;
-  pthread_mutex_lock(&compilers->mutex);
+  HOLD(&compilers->mutex);
   if (!found->is_tried && !(is_amd ? amd_open : nvidia_open)(&found->compiler, &found->error))
     found->compiler = NULL;
   found->is_tried = true;
-  pthread_mutex_unlock(&compilers->mutex);
-
   *ret_compiler = found->compiler;
   if (!found->compiler)
     *error = found->error;

@@ -68,8 +68,8 @@ static bool arguments_read(int argc, char **argv, struct confining *ret, struct 
 
   size_t n_places = ARRAY_LENGTH(machine_places), used = 0;
   ret->readable = xcalloc(n_places + (size_t)n, sizeof *ret->readable);
-  for (size_t i = 0; i < n_places; i++)
-    ret->readable[used++] = machine_places[i];
+  array_foreach (place, machine_places, n_places)
+    ret->readable[used++] = *place;
   for (int i = 6; i < n; i++)
     ret->readable[used++] = argv[i];
   ret->folder = argv[5];

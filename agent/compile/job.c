@@ -37,8 +37,8 @@ static bool defines_reduce(const struct kernel *kernel, const char *sources,
   size_t n = defines->n;
   ALWAYS(n <= ARRAY_LENGTH(is_used));
 
-  for (size_t i = 0; i < kernel->n_sources; i++) {
-    cleanup_free char *path = xasprintf("%s/%s", sources, kernel->sources[i].path), *text = NULL;
+  array_foreach (source, kernel->sources, kernel->n_sources) {
+    cleanup_free char *path = xasprintf("%s/%s", sources, source->path), *text = NULL;
     size_t size;
     if (!file_read(path, SCANNED_SOURCE_MAX, &text, &size, error))
       return error_become(error, ERROR_UNAVAILABLE);
@@ -77,8 +77,8 @@ static void digest_text(struct digest_stream *stream, const char *text) {
 static void digest_settings(struct digest_stream *stream, const char *title,
                             const struct settings *settings) {
   digest_text(stream, title);
-  for (size_t i = 0; i < settings->n; i++)
-    digest_text(stream, settings->texts[i]);
+  array_foreach (text, settings->texts, settings->n)
+    digest_text(stream, *text);
 }
 
 static struct digest job_digest(const struct compile_request *request,
@@ -97,9 +97,9 @@ static struct digest job_digest(const struct compile_request *request,
   digest_settings(stream, "environment", &job->environment);
 
   digest_text(stream, "sources");
-  for (size_t i = 0; i < kernel->n_sources; i++) {
-    digest_text(stream, kernel->sources[i].path);
-    digest_stream_add(stream, kernel->sources[i].digest.bytes, DIGEST_SIZE);
+  array_foreach (source, kernel->sources, kernel->n_sources) {
+    digest_text(stream, source->path);
+    digest_stream_add(stream, source->digest.bytes, DIGEST_SIZE);
   }
   if (request->is_reference)
     digest_stream_add(stream, kernel->reference.source.digest.bytes, DIGEST_SIZE);
@@ -124,8 +124,8 @@ bool compile_job_prepare(const struct compiler *compiler, const struct compile_r
        !defines_reduce(kernel, job.sources, &job.defines, error)))
     return false;
 
-  for (size_t i = 0; i < kernel->n_sources; i++)
-    settings_add(&job.files, xstrdup(kernel->sources[i].path));
+  array_foreach (source, kernel->sources, kernel->n_sources)
+    settings_add(&job.files, xstrdup(source->path));
   if (request->is_reference)
     settings_add(&job.files, xstrdup(kernel->reference.source.path));
 
@@ -209,8 +209,8 @@ static bool ran_refuse(const struct compile_job *job, const char *sources,
 
   bool is_of_machine =
       ran->stopped || (WIFEXITED(ran->status) && WEXITSTATUS(ran->status) == RTC_EXIT_MACHINE);
-  for (size_t i = 0; i < ARRAY_LENGTH(machine_reasons); i++)
-    is_of_machine |= strstr(ran->output, strerrordesc_np(machine_reasons[i])) != NULL;
+  list_foreach (reason, machine_reasons)
+    is_of_machine |= strstr(ran->output, strerrordesc_np(*reason)) != NULL;
   enum error_kind kind = is_of_machine    ? ERROR_UNAVAILABLE
                          : ran->timed_out ? ERROR_DEADLINE
                                           : ERROR_INVALID;
@@ -262,9 +262,9 @@ static bool object_read(const struct compile_job *job, const char *object, char 
 /* Copies the sources into `folder`; they and the folders above them there become the user's. */
 static bool sources_give(const struct compile_job *job, const char *folder,
                          const struct custody *custody, struct error *error) {
-  for (size_t i = 0; i < job->files.n; i++) {
-    cleanup_free char *from = xasprintf("%s/%s", job->sources, job->files.texts[i]),
-                      *to = xasprintf("%s/%s", folder, job->files.texts[i]), *bytes = NULL;
+  array_foreach (text, job->files.texts, job->files.n) {
+    cleanup_free char *from = xasprintf("%s/%s", job->sources, *text),
+                      *to = xasprintf("%s/%s", folder, *text), *bytes = NULL;
     size_t size;
 
     for (char *slash = to + strlen(folder); slash; slash = strchr(slash + 1, '/')) {
@@ -310,12 +310,12 @@ static bool compiler_run(const struct compile_job *job, const char *scratch, con
 
   /* The config's environment comes first: of two settings of one name getenv finds the first. */
   cleanup_settings struct settings arguments = {0}, environment = {0};
-  for (size_t i = 0; i < job->environment.n; i++)
-    settings_add(&environment, xstrdup(job->environment.texts[i]));
-  settings_add(&environment, xstrdup("PATH=/usr/local/bin:/usr/bin:/bin"));
-  settings_add(&environment, xstrdup("LC_ALL=C"));
-  settings_add(&environment, xstrdup("SOURCE_DATE_EPOCH=0"));
-  settings_add(&environment, xasprintf("TMPDIR=%s", scratch));
+  array_foreach (text, job->environment.texts, job->environment.n)
+    settings_add(&environment, xstrdup(*text));
+  settings_print(&environment, "PATH=/usr/local/bin:/usr/bin:/bin");
+  settings_print(&environment, "LC_ALL=C");
+  settings_print(&environment, "SOURCE_DATE_EPOCH=0");
+  settings_print(&environment, "TMPDIR=%s", scratch);
   compiler_command(job->compiler, job, sources, &arguments, &environment);
   settings_add(&arguments, NULL);
   settings_add(&environment, NULL);

@@ -3,11 +3,7 @@
 
 #include <ctype.h>
 #include <fnmatch.h>
-
-static void type_write(FILE *out, const struct argument *argument) {
-  fprintf(out, "%s%s%s", argument->is_buffer && argument->access == ACCESS_READ ? "const " : "",
-          dtype_c_type(argument->dtype), argument->is_buffer ? " *" : "");
-}
+#include <stdarg.h>
 
 /* Writes the list of parameters, or with `are_values` their values from `arguments`. `first` opens
  * the list: "" or "int64_t". */
@@ -15,8 +11,10 @@ static void parameters_write(FILE *out, const struct kernel *kernel, const char 
                              bool are_values) {
   fputs(kernel->n_arguments == 0 && !*first && !are_values ? "void" : first, out);
   for (size_t i = 0; i < kernel->n_arguments; i++) {
-    fprintf(out, "%s%s", i || *first ? ", " : "", are_values ? "*(" : "");
-    type_write(out, &kernel->arguments[i]);
+    const struct argument *argument = &kernel->arguments[i];
+    fprintf(out, "%s%s%s%s%s", i || *first ? ", " : "", are_values ? "*(" : "",
+            argument->is_buffer && argument->access == ACCESS_READ ? "const " : "",
+            dtype_c_type(argument->dtype), argument->is_buffer ? " *" : "");
     if (are_values)
       fprintf(out, " *)arguments[%zu]", i);
   }
@@ -84,9 +82,9 @@ char *device_source(const struct kernel *kernel, const struct settings *defines)
 
   ALWAYS(out != NULL);
   fputs(compile_prelude, out);
-  for (size_t i = 0; i < defines->n; i++) {
-    int length = (int)strcspn(defines->texts[i], "=");
-    fprintf(out, "#define %.*s %s\n", length, defines->texts[i], defines->texts[i] + length + 1);
+  array_foreach (define, defines->texts, defines->n) {
+    int length = (int)strcspn(*define, "=");
+    fprintf(out, "#define %.*s %s\n", length, *define, *define + length + 1);
   }
 
   fprintf(out, "#include \"%s\"\nextern \"C\" __global__ void %s(", kernel->sources[0].path,
@@ -135,8 +133,14 @@ char *define_format(const char *name, struct value value) {
 }
 
 void settings_add(struct settings *settings, char *text) {
-  GROW(settings->texts, settings->n, settings->capacity);
-  settings->texts[settings->n++] = text;
+  *APPEND(settings->texts, settings->n) = text;
+}
+
+void settings_print(struct settings *settings, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  ALWAYS(vasprintf(APPEND(settings->texts, settings->n), format, arguments) >= 0);
+  va_end(arguments);
 }
 
 void settings_copy(struct settings *settings, const char *const *texts) {
@@ -145,8 +149,8 @@ void settings_copy(struct settings *settings, const char *const *texts) {
 }
 
 void settings_release(struct settings *settings) {
-  for (size_t i = 0; i < settings->n; i++)
-    free(settings->texts[i]);
+  array_foreach (text, settings->texts, settings->n)
+    free(*text);
   free(settings->texts);
   *settings = (struct settings){0};
 }
@@ -197,10 +201,17 @@ static bool variable_is_reserved(const char *name) {
       "LLVM_PATH",
   };
 
-  for (size_t i = 0; i < ARRAY_LENGTH(patterns); i++)
-    if (fnmatch(patterns[i], name, 0) == 0)
+  list_foreach (pattern, patterns)
+    if (fnmatch(*pattern, name, 0) == 0)
       return true;
   return false;
+}
+
+/* Adds a definition, unless the value is None. */
+static void define_add(struct settings *defines, const char *name, struct value value) {
+  char *text = define_format(name, value);
+  if (text)
+    settings_add(defines, text);
 }
 
 /* Adds the definition or variable of a parameter. */
@@ -208,8 +219,6 @@ static bool parameter_add(const struct parameter *parameter, struct value value,
                           struct settings *defines, struct settings *environment,
                           struct error *error) {
   cleanup_free char *name = xstrdup(parameter->name);
-  char *text = NULL;
-
   switch (parameter->role) {
   case ROLE_ENV:
     if (variable_is_reserved(name))
@@ -218,10 +227,9 @@ static bool parameter_add(const struct parameter *parameter, struct value value,
                        "reads; leave it out of the space",
                        name);
     if (value.type != VALUE_NONE) {
-      text = value.type == VALUE_BOOL ? xstrdup(value.boolean ? "1" : "0")
-                                      : value_format(value, false);
-      settings_add(environment, xasprintf("%s=%s", name, text));
-      free(text);
+      cleanup_free char *text = value.type == VALUE_BOOL ? xstrdup(value.boolean ? "1" : "0")
+                                                         : value_format(value, false);
+      settings_print(environment, "%s=%s", name, text);
     }
     return true;
   case ROLE_OPTION: /* of other languages: waves_per_eu is WAVES_PER_EU */
@@ -232,9 +240,7 @@ static bool parameter_add(const struct parameter *parameter, struct value value,
     break;
   }
 
-  text = define_format(name, value);
-  if (text)
-    settings_add(defines, text);
+  define_add(defines, name, value);
   return true;
 }
 
@@ -248,28 +254,25 @@ bool settings_of_config(const struct compile_request *request, struct settings *
   if (!space_config(space, request->config, values))
     return error_set(error, "config %llu is outside of the space, which has %llu configs",
                      (unsigned long long)request->config, (unsigned long long)space->raw_count);
-  if (!key_scope_add(request->key, &scope, error) ||
-      !space_scope_add(space, request->config, &scope, error) ||
-      !scope_add(&scope, "gpu_name", value_string(request->gpu_name ? request->gpu_name : ""),
-                 error) ||
-      !scope_add(&scope, "arch", value_string(request->arch ? request->arch : ""), error))
+  struct space_facts facts = {request->key, request->gpu_name ? request->gpu_name : "",
+                              request->arch ? request->arch : ""};
+  if (!facts_scope_add(&facts, &scope, error) ||
+      !space_scope_add(space, request->config, &scope, error))
     return false;
 
   for (size_t i = 0; i < space->n_parameters; i++)
     if (!parameter_add(&space->parameters[i], values[i], defines, environment, error))
       return false;
 
-  for (size_t i = 0; i < kernel->n_defines; i++) {
-    const char *name = kernel->defines[i].name;
+  array_foreach (define_at, kernel->defines, kernel->n_defines) {
+    const char *name = define_at->name;
     cleanup_expr struct expr *expr = NULL;
     struct value value;
-    if (!expr_parse(kernel->defines[i].value, &expr, error) ||
+    if (!expr_parse(define_at->value, &expr, error) ||
         !expr_bind(expr, scope.names, scope.n, error) ||
         !expr_eval(expr, scope.values, &value, error))
       return error_prefix(error, "the define %s: ", name);
-    char *text = define_format(name, value);
-    if (text)
-      settings_add(defines, text);
+    define_add(defines, name, value);
   }
 
   /* Of two definitions of one name a compiler uses the last one or none, which is not what the

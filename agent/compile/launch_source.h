@@ -25,10 +25,11 @@ must_check char *define_format(const char *name, struct value value);
 
 /* Definitions or environment variables ("NAME=VALUE"), arguments or paths. The list owns them. */
 struct settings {
-  size_t n, capacity;
+  size_t n;
   char **texts;
 };
-void settings_add(struct settings *settings, char *text);                /* takes the text */
+void settings_add(struct settings *settings, char *text); /* takes the text */
+void settings_print(struct settings *settings, const char *format, ...) printf_like(2, 3);
 void settings_copy(struct settings *settings, const char *const *texts); /* NULL-terminated */
 void settings_release(struct settings *settings);
 #define cleanup_settings __attribute__((cleanup(settings_release)))

@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -18,6 +17,7 @@
 #include "agent/compile/compile.h"
 #include "agent/compile/compiler.h"
 #include "common/base/file.h"
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "common/program/sandbox.h"
 
@@ -90,7 +90,7 @@ static int by_use(const void *a, const void *b) {
  * modification time stays that of the compile. */
 void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s) {
   struct object *objects = NULL;
-  size_t n = 0, capacity = 0, n_removed = 0;
+  size_t n = 0, n_removed = 0;
   uint64_t bytes = 0;
   int64_t before_s = (int64_t)time(NULL) - recent_s;
   DIR *entries = opendir(folder);
@@ -109,8 +109,7 @@ void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s) {
     if (!S_ISREG(status.st_mode) || (!string_equal(suffix, ".so") && !string_equal(suffix, ".co")))
       continue;
     bytes += (uint64_t)status.st_size;
-    GROW(objects, n, capacity);
-    objects[n++] = (struct object){TAKE(path), (uint64_t)status.st_size, used_s};
+    *APPEND(objects, n) = (struct object){TAKE(path), (uint64_t)status.st_size, used_s};
   }
 
   if (entries)
@@ -118,12 +117,12 @@ void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s) {
 
   if (n)
     qsort(objects, n, sizeof *objects, by_use);
-  for (size_t i = 0; i < n; i++) {
-    cleanup_free char *path = objects[i].path, *digest = xasprintf("%s" OBJECT_DIGEST_SUFFIX, path);
-    if (bytes <= bytes_max || objects[i].used_s >= before_s || unlink(path) < 0)
+  array_foreach (object, objects, n) {
+    cleanup_free char *path = object->path, *digest = xasprintf("%s" OBJECT_DIGEST_SUFFIX, path);
+    if (bytes <= bytes_max || object->used_s >= before_s || unlink(path) < 0)
       continue;
     (void)unlink(digest);
-    bytes -= objects[i].size;
+    bytes -= object->size;
     n_removed++;
   }
 
@@ -190,12 +189,12 @@ static void *compile_thread(void *context) {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, NULL);
 
-  pthread_mutex_lock(&pool->mutex);
+  HOLD(&pool->mutex);
   while (true) {
     while (!pool->stopping && !pool->queue_first)
       pthread_cond_wait(&pool->queued, &pool->mutex);
     if (pool->stopping)
-      break;
+      return NULL;
 
     struct job *job = pool->queue_first;
     pool->queue_first = job->next_queued;
@@ -219,9 +218,6 @@ static void *compile_thread(void *context) {
       object_added(pool, result.object);
     job_forget_unwanted(pool, job);
   }
-
-  pthread_mutex_unlock(&pool->mutex);
-  return NULL;
 }
 
 bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool **ret_pool,
@@ -247,11 +243,7 @@ bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool
 
   pthread_mutex_init(&pool->mutex, NULL);
   pthread_cond_init(&pool->queued, NULL);
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&pool->done, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  condition_init(&pool->done);
 
   pool->cache = realpath(cache, NULL);
   pool->bounds.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -317,15 +309,13 @@ void compile_pool_set_custody(struct compile_pool *pool, const struct custody *c
 }
 
 void compile_pool_set_timeout(struct compile_pool *pool, int64_t timeout_ms) {
-  pthread_mutex_lock(&pool->mutex);
+  HOLD(&pool->mutex);
   pool->bounds.timeout_ms = timeout_ms;
-  pthread_mutex_unlock(&pool->mutex);
 }
 
 void compile_pool_set_cache_bytes(struct compile_pool *pool, uint64_t bytes_max) {
-  pthread_mutex_lock(&pool->mutex);
+  HOLD(&pool->mutex);
   pool->cache_bytes_max = bytes_max;
-  pthread_mutex_unlock(&pool->mutex);
 }
 
 /* The job of a request's content: an existing one, or a new one, which is queued unless its object
@@ -371,7 +361,7 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
                   compile_job_prepare(compiler, request, &compile, &error);
   struct ticket *ticket = xcalloc(1, sizeof *ticket);
 
-  pthread_mutex_lock(&pool->mutex);
+  HOLD(&pool->mutex);
   if (prepared) {
     ticket->job = job_for(pool, &compile);
   } else {
@@ -385,8 +375,6 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
   uint64_t id = ticket->id = pool->next_ticket++;
   ticket->next = pool->tickets[id % BUCKETS];
   pool->tickets[id % BUCKETS] = ticket;
-  pthread_mutex_unlock(&pool->mutex);
-
   return id;
 }
 
@@ -398,6 +386,12 @@ static struct ticket **ticket_find(struct compile_pool *pool, uint64_t id) {
   die("compile pool: ticket %llu was given back before or never returned", (unsigned long long)id);
 }
 
+/* A ticket of the job was given back. */
+static void job_unwant(struct compile_pool *pool, struct job *job) {
+  job->tickets--;
+  job_forget_unwanted(pool, job);
+}
+
 static struct job *ticket_take(struct compile_pool *pool, uint64_t id) {
   struct ticket **at = ticket_find(pool, id), *ticket = *at;
   struct job *job = ticket->job;
@@ -407,34 +401,21 @@ static struct job *ticket_take(struct compile_pool *pool, uint64_t id) {
 }
 
 bool compile_pool_is_done(struct compile_pool *pool, uint64_t ticket, int64_t timeout_ms) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  int64_t ns = until.tv_nsec + timeout_ms % 1000 * 1000000;
-  until.tv_sec += timeout_ms / 1000 + ns / 1000000000;
-  until.tv_nsec = ns % 1000000000;
-
-  pthread_mutex_lock(&pool->mutex);
+  struct timespec until = time_in(timeout_ms);
+  HOLD(&pool->mutex);
   const struct job *job = (*ticket_find(pool, ticket))->job;
-
-  int result = 0;
-  while (job->state != JOB_DONE && result == 0)
-    result = pthread_cond_timedwait(&pool->done, &pool->mutex, &until);
-  bool is_done = job->state == JOB_DONE;
-  pthread_mutex_unlock(&pool->mutex);
-
-  return is_done;
+  while (job->state != JOB_DONE && pthread_cond_timedwait(&pool->done, &pool->mutex, &until) == 0)
+    continue;
+  return job->state == JOB_DONE;
 }
 
 void compile_pool_drop(struct compile_pool *pool, uint64_t ticket) {
-  pthread_mutex_lock(&pool->mutex);
-  struct job *job = ticket_take(pool, ticket);
-  job->tickets--;
-  job_forget_unwanted(pool, job);
-  pthread_mutex_unlock(&pool->mutex);
+  HOLD(&pool->mutex);
+  job_unwant(pool, ticket_take(pool, ticket));
 }
 
 struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t ticket) {
-  pthread_mutex_lock(&pool->mutex);
+  HOLD(&pool->mutex);
   struct job *job = ticket_take(pool, ticket);
   while (job->state != JOB_DONE)
     pthread_cond_wait(&pool->done, &pool->mutex);
@@ -444,9 +425,6 @@ struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t tick
 
   /* Reported once, to the first ticket that is taken. */
   job->result.compile_ms = 0;
-  job->tickets--;
-  job_forget_unwanted(pool, job);
-  pthread_mutex_unlock(&pool->mutex);
-
+  job_unwant(pool, job);
   return result;
 }

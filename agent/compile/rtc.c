@@ -53,12 +53,12 @@ static bool library_load(const char *symbols, const char *path, struct rtc_libra
   if (!ret->handle)
     return error_set(error, "%s", dlerror());
 
-  for (size_t i = 0; i < ARRAY_LENGTH(functions); i++) {
-    cleanup_free char *name = xasprintf("%s%s", symbols, functions[i].name);
+  list_foreach (wanted, functions) {
+    cleanup_free char *name = xasprintf("%s%s", symbols, wanted->name);
     void *symbol = dlsym(ret->handle, name);
     if (!symbol)
       return error_set(error, "%s is not a library of %s", path, symbols);
-    memcpy(functions[i].function, &symbol, sizeof symbol);
+    memcpy(wanted->function, &symbol, sizeof symbol);
   }
 
   return true;

@@ -336,8 +336,8 @@ static void cpu_module_unload(struct device *device, struct device_module *modul
 }
 
 static void call(const struct device_launch *launch) {
-  for (size_t i = 0; i < launch->n_fills; i++)
-    words_fill(*launch->fills[i].pointer, launch->fills[i].word, launch->fills[i].size);
+  array_foreach (fill, launch->fills, launch->n_fills)
+    words_fill(*fill->pointer, fill->word, fill->size);
   launch->module->launch(launch->arguments);
 }
 
@@ -372,15 +372,14 @@ static bool cpu_time(struct device *base, struct device_timing *timings, size_t 
   struct cpu_device *device = (struct cpu_device *)base;
   if (device->empty_ns < 0) {
     double ns[CALIBRATION_INTERVALS];
-    for (size_t i = 0; i < ARRAY_LENGTH(ns); i++) {
+    list_foreach (interval, ns) {
       int64_t start = clock_raw_ns();
-      ns[i] = (double)(clock_raw_ns() - start);
+      *interval = (double)(clock_raw_ns() - start);
     }
     device->empty_ns = median_of(ns, ARRAY_LENGTH(ns));
   }
 
-  for (size_t t = 0; t < n; t++) {
-    struct device_timing *timing = &timings[t];
+  array_foreach (timing, timings, n) {
     struct device_rotation *rotation = timing->rotation;
     if (rotation->displace) {
       if (!device->displacement &&
@@ -403,10 +402,9 @@ static bool cpu_time(struct device *base, struct device_timing *timings, size_t 
         continue;
       us += interval_us(device, start);
       /* Restored after the call: by the copy's next turn it has left the caches. */
-      for (size_t i = 0; i < rotation->n_operands; i++)
-        if (rotation->operands[i].pristine)
-          memcpy((char *)*rotation->operands[i].pointer - rotation->operands[i].offset,
-                 rotation->operands[i].pristine, rotation->operands[i].size);
+      array_foreach (operand, rotation->operands, rotation->n_operands)
+        if (operand->pristine)
+          memcpy((char *)*operand->pointer - operand->offset, operand->pristine, operand->size);
     }
     timing->us = (restores ? us : interval_us(device, start)) / timing->calls;
   }
@@ -424,9 +422,9 @@ static json_t *cpu_conditions(struct device *device) {
   double empty_ns = ((struct cpu_device *)device)->empty_ns;
   json_t *conditions = json_object();
   if (mhz > 0)
-    ALWAYS(json_object_set_new(conditions, "clock_mhz", json_real(mhz)) == 0);
+    json_put(conditions, "clock_mhz", json_real(mhz));
   if (empty_ns > 0)
-    ALWAYS(json_object_set_new(conditions, "overhead_us", json_real(empty_ns / 1000)) == 0);
+    json_put(conditions, "overhead_us", json_real(empty_ns / 1000));
   return conditions;
 }
 

@@ -110,16 +110,16 @@ static void cuda_error_words(int code, const char **ret_name, const char **ret_w
 static bool cuda_load(struct error *error) {
   static const char *const names[] = {"libcuda.so.1", NULL};
   static const struct gpu_symbol symbols[] = {
-#define X(member, hip_symbol, cuda_symbol, parameters) {cuda_symbol, &cuda_api.member, false},
+#define X(member, hip_symbol, cuda_symbol, parameters) {cuda_symbol, &cuda_api.member},
       GPU_CALLS(X)
 #undef X
-          {"cuGetErrorName", &cuda.error_name, false},
-      {"cuGetErrorString", &cuda.error_string, false},
-      {"cuDevicePrimaryCtxRetain", &cuda.context_retain, false},
-      {"cuDevicePrimaryCtxRelease_v2", &cuda.context_release, false},
-      {"cuCtxSetCurrent", &cuda.context_set, false},
-      {"cuFuncSetAttribute", &cuda.function_attribute_set, false},
-      {"cuFuncSetCacheConfig", &cuda.function_cache_set, false},
+          {"cuGetErrorName", &cuda.error_name},
+      {"cuGetErrorString", &cuda.error_string},
+      {"cuDevicePrimaryCtxRetain", &cuda.context_retain},
+      {"cuDevicePrimaryCtxRelease_v2", &cuda.context_release},
+      {"cuCtxSetCurrent", &cuda.context_set},
+      {"cuFuncSetAttribute", &cuda.function_attribute_set},
+      {"cuFuncSetCacheConfig", &cuda.function_cache_set},
       {"cuLaunchKernelEx", &cuda.launch_ex, true},              /* since CUDA 11.8 */
       {"cuTensorMapEncodeTiled", &cuda.tensormap_encode, true}, /* since CUDA 12.0 */
   };
@@ -130,7 +130,7 @@ static bool cuda_load(struct error *error) {
 
   /* The cache is ~/.nv/ComputeCache, which a confined process cannot write. */
   setenv("CUDA_CACHE_DISABLE", "1", 0);
-  if (!gpu_library_load("CUDA driver", names, symbols, ARRAY_LENGTH(symbols), error))
+  if (!gpu_library_load("CUDA driver", NULL, names, symbols, ARRAY_LENGTH(symbols), error))
     return false;
   is_loaded = gpu_check(&cuda_api, cuda_api.init(0), error, "starting it");
   return is_loaded || error_prefix(error, "the CUDA driver does not start: ");
@@ -220,12 +220,12 @@ static int cuda_tensormap_encode(const struct device_tensormap *map) {
 static bool nvml_load(void) {
   static const char *const names[] = {"libnvidia-ml.so.1", NULL};
   static const struct gpu_symbol symbols[] = {
-      {"nvmlInit_v2", &nvml.init, false},
-      {"nvmlSystemGetDriverVersion", &nvml.driver_version, false},
-      {"nvmlDeviceGetHandleByPciBusId_v2", &nvml.find, false},
-      {"nvmlDeviceGetClockInfo", &nvml.clock, false},
-      {"nvmlDeviceGetPowerUsage", &nvml.power, false},
-      {"nvmlDeviceGetTemperature", &nvml.temperature, false},
+      {"nvmlInit_v2", &nvml.init},
+      {"nvmlSystemGetDriverVersion", &nvml.driver_version},
+      {"nvmlDeviceGetHandleByPciBusId_v2", &nvml.find},
+      {"nvmlDeviceGetClockInfo", &nvml.clock},
+      {"nvmlDeviceGetPowerUsage", &nvml.power},
+      {"nvmlDeviceGetTemperature", &nvml.temperature},
       {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml.throttle, true},
       {"nvmlDeviceGetComputeRunningProcesses_v3", &nvml.processes, true},
       {"nvmlDeviceGetGraphicsRunningProcesses_v3", &nvml.graphics, true},
@@ -233,11 +233,9 @@ static bool nvml_load(void) {
   };
   static bool is_tried, is_loaded;
   struct error ignored;
-  const char *named = getenv("WAVETUNE_NVML_LIBRARY");
-  const char *const one[] = {named, NULL};
 
   if (!is_tried)
-    is_loaded = gpu_library_load("NVIDIA management library", named && *named ? one : names,
+    is_loaded = gpu_library_load("NVIDIA management library", "WAVETUNE_NVML_LIBRARY", names,
                                  symbols, ARRAY_LENGTH(symbols), &ignored) &&
                 nvml.init() == 0;
   is_tried = true;
@@ -284,19 +282,19 @@ static json_t *cuda_conditions(const struct gpu_facts *facts) {
     return conditions;
 
   if (nvml.clock(device, NVML_CLOCK_SM, &value) == 0)
-    ALWAYS(json_object_set_new(conditions, "clock_mhz", json_integer(value)) == 0);
+    json_put(conditions, "clock_mhz", json_integer(value));
   if (nvml.clock(device, NVML_CLOCK_MEM, &value) == 0)
-    ALWAYS(json_object_set_new(conditions, "memory_clock_mhz", json_integer(value)) == 0);
+    json_put(conditions, "memory_clock_mhz", json_integer(value));
   if (nvml.power(device, &value) == 0)
-    ALWAYS(json_object_set_new(conditions, "power_w", json_real((double)value / 1000)) == 0);
+    json_put(conditions, "power_w", json_real((double)value / 1000));
   if (nvml.temperature(device, NVML_TEMPERATURE_GPU, &value) == 0)
-    ALWAYS(json_object_set_new(conditions, "temperature_c", json_integer(value)) == 0);
+    json_put(conditions, "temperature_c", json_integer(value));
   if (nvml.throttle && nvml.throttle(device, &reasons) == 0) {
     json_t *names = json_array();
-    for (size_t i = 0; i < ARRAY_LENGTH(throttles); i++)
-      if (reasons & throttles[i].bit)
-        ALWAYS(json_array_append_new(names, json_string(throttles[i].name)) == 0);
-    ALWAYS(json_object_set_new(conditions, "throttle", names) == 0);
+    list_foreach (throttle, throttles)
+      if (reasons & throttle->bit)
+        json_push(names, json_string(throttle->name));
+    json_put(conditions, "throttle", names);
   }
 
   struct nvml_process processes[PROCESSES_MAX];
@@ -313,7 +311,7 @@ static json_t *cuda_conditions(const struct gpu_facts *facts) {
 }
 
 bool cuda_user_find(const json_t *facts, struct device_user *ret_user, struct error *error) {
-  const char *pci = json_string_value(json_object_get(facts, "pci"));
+  const char *pci = json_text(facts, "pci");
   void *device = pci ? nvml_device(pci) : NULL;
   int (*const lists[])(void *, unsigned *, struct nvml_process *) = {nvml.processes, nvml.graphics,
                                                                      nvml.clients};
@@ -371,9 +369,9 @@ static bool cuda_facts_read(int ordinal, struct gpu_facts *ret_facts, struct err
   gpu_fact_set(facts, "clock_max_mhz", attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000);
   gpu_fact_set(facts, "memory_clock_max_mhz",
                attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) / 1000);
-  ALWAYS(json_object_set_new(facts, "pci", json_string(pci)) == 0);
+  json_put(facts, "pci", json_string(pci));
   if (nvml_load() && nvml.driver_version(driver, sizeof driver) == 0 && driver[0])
-    ALWAYS(json_object_set_new(facts, "driver", json_string(driver)) == 0);
+    json_put(facts, "driver", json_string(driver));
 
   /* The partition of a GPU is only in its name: "NVIDIA H200 MIG 1g.18gb". */
   const char *mig = strstr(name, "MIG ");

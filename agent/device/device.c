@@ -19,38 +19,32 @@ bool device_launches(const struct device_ops *ops, enum regime_launch launch) {
   die("no such launch");
 }
 
-/* Adds to devices what they run. */
-static void runs_state(const struct device_ops *ops, json_t *devices) {
-  json_t *runs = json_array(), *device;
-  size_t i;
-  for (i = 0; regime_names[i]; i++) {
-    cleanup_free char *run = run_of_regime((enum regime)i);
-    if (device_launches(ops, regime_facts((enum regime)i)->launch))
-      json_push(runs, json_string(run));
-  }
-
-  json_array_foreach (devices, i, device)
-    json_put(device, "runs", json_incref(runs));
-  json_decref(runs);
-}
-
 bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *error) {
   cleanup_json json_t *all = json_array(), *absent = json_array();
-  for (size_t i = 0; i < ARRAY_LENGTH(back_ends); i++) {
-    cleanup_json json_t *devices = NULL;
+  list_foreach (back_end, back_ends) {
+    const struct device_ops *ops = *back_end;
+    cleanup_json json_t *devices = NULL, *runs = json_array();
+    json_t *device;
     struct error reason;
-    if (back_ends[i]->probe(&devices, &reason)) {
-      runs_state(back_ends[i], devices);
-      ALWAYS(json_array_extend(all, devices) == 0);
-    } else {
-      ALWAYS(json_array_append_new(absent, json_pack("{s:s, s:s}", "backend", back_ends[i]->backend,
-                                                     "reason", reason.message)) == 0);
+    size_t k;
+    if (!ops->probe(&devices, &reason)) {
+      json_push(absent, json_pack("{s:s, s:s}", "backend", ops->backend, "reason", reason.message));
+      continue;
     }
+
+    for (k = 0; regime_names[k]; k++) {
+      cleanup_free char *run = run_of_regime((enum regime)k);
+      if (device_launches(ops, regime_facts((enum regime)k)->launch))
+        json_push(runs, json_string(run));
+    }
+    json_array_foreach (devices, k, device)
+      json_put(device, "runs", json_incref(runs));
+    ALWAYS(json_array_extend(all, devices) == 0);
   }
 
   if (!json_array_size(all)) {
     const json_t *last = json_array_get(absent, json_array_size(absent) - 1);
-    return error_set(error, "%s", json_string_value(json_object_get(last, "reason")));
+    return error_set(error, "%s", json_text(last, "reason"));
   }
 
   *ret_devices = TAKE(all);
@@ -60,9 +54,9 @@ bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *erro
 
 /* NULL: no back end's devices have such names. */
 static const struct device_ops *back_end_of(const char *name) {
-  for (size_t i = 0; i < ARRAY_LENGTH(back_ends); i++)
-    if (string_starts(name, back_ends[i]->backend))
-      return back_ends[i];
+  list_foreach (back_end, back_ends)
+    if (string_starts(name, (*back_end)->backend))
+      return *back_end;
   return NULL;
 }
 

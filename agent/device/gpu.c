@@ -1,11 +1,10 @@
-/* The device_ops of GPUs, over the calls of a runtime: memory between canaries, modules, launches,
- * fingerprints. Samples are in gpu_timing.c.
+/* The device_ops of GPUs: opening them, memory between canaries, the sentinel, fingerprints.
+ * Launches are in gpu_stream.c, samples in gpu_timing.c.
  *
  * Memory: see device.h. Threads: one thread to a device. */
 #include "agent/device/gpu.h"
 
 #include "agent/compile/helper_kernels.h"
-#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/numbers.h"
 #include "common/code/gpu_target.h"
@@ -14,7 +13,6 @@
 #define CANARY 0xC5
 #define CANARY_BYTES ((size_t)64 << 10) /* on each side of a buffer: a few rows of a matrix */
 #define ALIGNMENT ((size_t)4096)
-#define OBJECT_BYTES_MAX ((size_t)256 << 20)
 /* of a target that is not in the table: enough for the largest known */
 #define DISPLACEMENT_GUESS ((size_t)512 << 20)
 #define HOST_BUFFER_UNIT ((size_t)64 << 10)
@@ -32,23 +30,6 @@ struct gpu_buffer {
   struct device_buffer base;
   void *memory; /* as allocated: padding and canaries, the buffer, canaries */
 };
-
-void gpu_facts_release(struct gpu_facts *facts) {
-  environment_release(&facts->environment);
-  free(facts->pci);
-  json_decref(facts->facts);
-  *facts = (struct gpu_facts){0};
-}
-
-bool gpu_check(const struct gpu_api *api, int code, struct error *error, const char *what) {
-  const char *name, *words;
-  if (code == 0)
-    return true;
-  api->error_words(code, &name, &words);
-  return error_set(error, "%s failed: %s (%s, %d)", what,
-                   words ? words : "an error that the runtime does not describe",
-                   name ? name : "unnamed", code);
-}
 
 static bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct error *error) {
   int n = 0;
@@ -70,7 +51,7 @@ static bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct er
         error_set(error, "its name is not UTF-8");
     }
     if (device) {
-      ALWAYS(json_array_append_new(devices, device) == 0);
+      json_push(devices, device);
     } else {
       log_warning("device: %s is left out: %s", name, error->message);
       error_prefix(error, "%s: ", name);
@@ -129,13 +110,6 @@ static bool gpu_open(const struct gpu_api *api, const char *name, struct device 
   return true;
 }
 
-bool gpu_synchronize(struct device *base, struct error *error) {
-  struct gpu_device *device = (struct gpu_device *)base;
-  device->busy_until_ns = 0;
-  return gpu_check(device->api, device->api->stream_wait(device->stream), error,
-                   "waiting for the GPU");
-}
-
 /* The caller may reuse the host's memory when this returns, and when download does. */
 static bool upload(struct device *base, void *to, const void *bytes, size_t size,
                    struct error *error) {
@@ -158,24 +132,10 @@ static bool download(struct device *base, void *bytes, const void *from, size_t 
                        gpu_synchronize(base, error));
 }
 
-bool gpu_copy(struct device *base, void *to, const void *from, size_t size, struct error *error) {
-  struct gpu_device *device = (struct gpu_device *)base;
-  return size == 0 ||
-         gpu_check(device->api,
-                   device->api->copy(to, (void *)(uintptr_t)from, size, device->stream), error,
-                   "copying on the GPU");
-}
-
 static bool fill_bytes(struct gpu_device *device, void *to, uint8_t value, size_t size,
                        struct error *error) {
   return gpu_check(device->api, device->api->fill_bytes(to, value, size, device->stream), error,
                    "filling GPU memory");
-}
-
-bool gpu_fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count,
-                    struct error *error) {
-  return gpu_check(device->api, device->api->fill_words(to, (int)value, count, device->stream),
-                   error, "filling GPU memory");
 }
 
 static bool fill(struct device *base, void *to, uint32_t word, size_t size, struct error *error) {
@@ -190,13 +150,6 @@ static bool fill(struct device *base, void *to, uint32_t word, size_t size, stru
     if (!fill_bytes(device, (char *)to + i, bytes[i % sizeof word], 1, error))
       return false;
   return true;
-}
-
-bool gpu_memory_new(struct gpu_device *device, size_t size, void **ret_memory,
-                    struct error *error) {
-  return gpu_check(device->api, device->api->memory_new(ret_memory, size), error,
-                   "allocating GPU memory") ||
-         error_prefix(error, "of %zu bytes: ", size);
 }
 
 /* Memory that cannot be pinned is ordinary memory. */
@@ -214,8 +167,7 @@ static void *host_buffer_new(struct device *base, size_t size) {
     rounded *= 2;
 
   /* The smallest unused buffer that suffices and is at most twice as large. */
-  for (size_t i = 0; i < device->n_host_buffers; i++) {
-    struct host_buffer *buffer = &device->host_buffers[i];
+  array_foreach (buffer, device->host_buffers, device->n_host_buffers) {
     if (!buffer->is_used && buffer->size >= rounded && buffer->size / 2 <= rounded &&
         (!best || buffer->size < best->size))
       best = buffer;
@@ -229,14 +181,13 @@ static void *host_buffer_new(struct device *base, size_t size) {
   /* Where there are too many, the unused ones, of earlier problems, are freed. */
   if (device->host_buffers_bytes + rounded > HOST_BUFFERS_BYTES_MAX) {
     size_t n = 0;
-    for (size_t i = 0; i < device->n_host_buffers; i++) {
-      struct host_buffer buffer = device->host_buffers[i];
-      if (buffer.is_used) {
-        device->host_buffers[n++] = buffer;
+    array_foreach (buffer, device->host_buffers, device->n_host_buffers) {
+      if (buffer->is_used) {
+        device->host_buffers[n++] = *buffer;
         continue;
       }
-      device->host_buffers_bytes -= buffer.size;
-      device->api->host_memory_free(buffer.address);
+      device->host_buffers_bytes -= buffer->size;
+      device->api->host_memory_free(buffer->address);
     }
     device->n_host_buffers = n;
   }
@@ -245,17 +196,17 @@ static void *host_buffer_new(struct device *base, size_t size) {
       device->api->host_memory_new(&address, rounded, 0) != 0)
     return host_memory_new(rounded);
 
-  GROW(device->host_buffers, device->n_host_buffers, device->host_buffers_capacity);
-  device->host_buffers[device->n_host_buffers++] = (struct host_buffer){address, rounded, true};
+  *APPEND(device->host_buffers, device->n_host_buffers) =
+      (struct host_buffer){address, rounded, true};
   device->host_buffers_bytes += rounded;
   return address;
 }
 
 static void host_buffer_free(struct device *base, void *address) {
   struct gpu_device *device = (struct gpu_device *)base;
-  for (size_t i = 0; i < device->n_host_buffers; i++) {
-    if (device->host_buffers[i].address == address) {
-      device->host_buffers[i].is_used = false;
+  array_foreach (buffer, device->host_buffers, device->n_host_buffers) {
+    if (buffer->address == address) {
+      buffer->is_used = false;
       return;
     }
   }
@@ -335,105 +286,6 @@ static bool buffer_intact(struct device *base, struct device_buffer *buffer, str
   return intact;
 }
 
-/* Takes the image. */
-static bool module_new(struct gpu_device *device, char *image, const char *entry,
-                       struct device_module **ret_module, struct error *error) {
-  const struct gpu_api *api = device->api;
-  struct device_module *module = xcalloc(1, sizeof *module);
-  module->image = image;
-  module->entry = xstrdup(entry);
-  if (!gpu_check(api, api->module_new(&module->module, image), error, "loading the object") ||
-      !gpu_check(api, api->function_find(&module->function, module->module, entry), error,
-                 "finding the entry point in the object")) {
-    gpu_module_unload(&device->base, module);
-    return error_prefix(error, "cannot load %s: ", entry);
-  }
-
-  *ret_module = module;
-  return true;
-}
-
-bool gpu_module_load(struct device *base, const char *object, const char *entry,
-                     struct device_module **ret_module, struct error *error) {
-  cleanup_free char *image = NULL;
-  size_t size;
-  if (!file_read(object, OBJECT_BYTES_MAX, &image, &size, error))
-    return false;
-  if (size == 0)
-    return error_set(error, "cannot load %s: its object is empty; compile it again", entry);
-  return module_new((struct gpu_device *)base, TAKE(image), entry, ret_module, error);
-}
-
-void gpu_module_unload(struct device *base, struct device_module *module) {
-  const struct gpu_device *device = (const struct gpu_device *)base;
-
-  /* A launch may still run, and not every runtime waits for it. After a fault both calls fail. */
-  if (module->module) {
-    device->api->stream_wait(device->stream);
-    device->api->module_free(module->module);
-  }
-
-  free(module->image);
-  free(module->entry);
-  free(module);
-}
-
-static bool fills_enqueue(struct gpu_device *device, const struct device_launch *launch,
-                          struct error *error) {
-  for (size_t i = 0; i < launch->n_fills; i++) {
-    const struct device_fill *fill = &launch->fills[i];
-    if (!gpu_fill_words(device, *fill->pointer, fill->word, fill->size / sizeof fill->word, error))
-      return error_prefix(error, "before %s: ", launch->module->entry);
-  }
-  return true;
-}
-
-static bool tensormaps_encode(const struct gpu_device *device, const struct device_launch *launch,
-                              struct error *error) {
-  for (size_t i = 0; i < launch->n_tensormaps; i++)
-    if (!gpu_check(device->api, device->api->tensormap_encode(&launch->tensormaps[i]), error,
-                   "encoding a tensor map"))
-      return error_prefix(error, "%s, tensor map %zu: ", launch->module->entry, i);
-  return true;
-}
-
-bool gpu_launch(struct device *base, const struct device_launch *launch, struct error *error) {
-  struct gpu_device *device = (struct gpu_device *)base;
-  const struct gpu_api *api = device->api;
-  const struct device_geometry *geometry = &launch->geometry;
-  const uint32_t *grid = geometry->grid, *block = geometry->block,
-                 shared_bytes = geometry->shared_bytes;
-  struct device_module *module = launch->module;
-
-  if (!fills_enqueue(device, launch, error) || !tensormaps_encode(device, launch, error))
-    return false;
-  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)
-    return true;
-  if (geometry->cluster > 1 && api->no_clusters)
-    return error_set(error, "%s cannot be launched in clusters of %u: %s", module->entry,
-                     geometry->cluster, api->no_clusters);
-
-  if (shared_bytes > module->shared_allowed && api->shared_allow) {
-    if (device->facts.shared_bytes && shared_bytes > device->facts.shared_bytes)
-      return error_set(
-          error, "%s needs %u bytes of shared memory, and a workgroup on this GPU has at most %u",
-          module->entry, shared_bytes, device->facts.shared_bytes);
-    if (!gpu_check(api, api->shared_allow(module->function, shared_bytes), error,
-                   "setting the shared memory size"))
-      return error_prefix(error, "%s needs %u bytes: ", module->entry, shared_bytes);
-    module->shared_allowed = shared_bytes;
-  }
-
-  int code =
-      geometry->cooperative || geometry->cluster > 1
-          ? api->launch_special(module->function, geometry, device->stream, launch->arguments)
-          : api->launch(module->function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                        shared_bytes, device->stream, launch->arguments, NULL);
-  return gpu_check(api, code, error, "the launch") ||
-         error_prefix(error, "%s with grid %u,%u,%u, block %u,%u,%u and %u bytes: ", module->entry,
-                      grid[0], grid[1], grid[2], block[0], block[1], block[2], shared_bytes);
-}
-
 /* Fills one half of the memory, copies it to the other half and reads that. Runtimes implement both
  * with kernels. */
 static bool sentinel_fill(struct gpu_device *device, char *memory, uint32_t value, uint32_t *found,
@@ -485,7 +337,7 @@ static bool sentinel(struct device *base, struct error *error) {
 
   bool passed = sentinel_fill(device, memory, 0x5A5AA5A5, found, error) &&
                 sentinel_fill(device, memory, 0xA5A55A5A, found, error) &&
-                (!image || module_new(device, xstrdup(image), SENTINEL_ENTRY, &module, error));
+                (!image || gpu_module_new(device, xstrdup(image), SENTINEL_ENTRY, &module, error));
 
   for (int i = 0; module && passed && i < SENTINEL_LAUNCHES; i++)
     passed = sentinel_launch(device, module, memory, found, error);
@@ -574,8 +426,8 @@ static void gpu_close(struct device *base) {
   if (device->fingerprint)
     gpu_module_unload(base, device->fingerprint);
 
-  for (size_t i = 0; i < device->n_host_buffers; i++)
-    api->host_memory_free(device->host_buffers[i].address);
+  array_foreach (buffer, device->host_buffers, device->n_host_buffers)
+    api->host_memory_free(buffer->address);
   free(device->host_buffers);
   api->stream_free(device->stream);
   if (api->device_leave)
@@ -595,7 +447,7 @@ static json_t *conditions(struct device *base) {
   struct gpu_device *device = (struct gpu_device *)base;
   json_t *found = device->api->conditions(&device->facts);
   if (device->overhead_us > 0)
-    ALWAYS(json_object_set_new(found, "overhead_us", json_real(device->overhead_us)) == 0);
+    json_put(found, "overhead_us", json_real(device->overhead_us));
   return found;
 }
 

@@ -1,9 +1,9 @@
 /* GPUs through a vendor's runtime, opened with dlopen: no header or library of a vendor is needed
  * to build.
  *
- * gpu.c (memory, modules, launches, fingerprints) and gpu_timing.c (samples) implement struct
- * device_ops over the calls that HIP and CUDA's driver have in common (GPU_CALLS); hip.c and cuda.c
- * add what differs. gpu_runtime.c loads and starts a runtime. An error code is the runtime's own; 0
+ * gpu_runtime.c loads and starts a runtime; gpu_stream.c gives it work, gpu_timing.c takes samples,
+ * and gpu.c has the rest of struct device_ops, over the calls that HIP and CUDA's driver have in
+ * common (GPU_CALLS); hip.c and cuda.c add what differs. An error code is the runtime's own; 0
  * is success. All work of a device is in order, on one stream.
  *
  * Memory: a device owns what its members point to. Threads: one thread to a device; a runtime is
@@ -139,7 +139,7 @@ struct gpu_device {
   void *stream;
   /* Pinned memory, kept for later problems: allocating a MiB takes a quarter of a millisecond. */
   struct host_buffer *host_buffers;
-  size_t n_host_buffers, host_buffers_capacity, host_buffers_bytes;
+  size_t n_host_buffers, host_buffers_bytes;
   unsigned char *canaries_host; /* allocated when first needed */
 
   /* Fingerprints. */
@@ -176,6 +176,9 @@ struct device_module {
 
 /* gpu_runtime.c */
 
+/* Whether a call succeeded; else the error says which failed and why, in the runtime's words. */
+bool gpu_check(const struct gpu_api *api, int code, struct error *error, const char *what);
+
 /* A function of a library and the function pointer that gets it. */
 struct gpu_symbol {
   const char *name; /* as the library exports it, version suffix included */
@@ -183,9 +186,10 @@ struct gpu_symbol {
   bool is_optional; /* NULL where the library does not have it */
 };
 
-/* Opens the first of `names` (NULL-terminated) that can be loaded and finds the symbols. The
+/* Opens the library that the environment variable names (NULL: none may), else the first of `names`
+ * (NULL-terminated) that can be loaded, and finds the symbols. The
  * library stays open, because runtimes have threads. */
-must_check bool gpu_library_load(const char *what, const char *const *names,
+must_check bool gpu_library_load(const char *what, const char *variable, const char *const *names,
                                  const struct gpu_symbol *symbols, size_t n_symbols,
                                  struct error *error);
 
@@ -232,14 +236,15 @@ must_check bool cuda_user_find(const json_t *facts, struct device_user *ret_user
  * number. */
 must_check char *hip_rocm_version(const char *rocm_folder, int runtime_version);
 
-/* gpu.c */
+/* gpu_stream.c */
 
-/* Whether a call succeeded; else the error says which failed and why, in the runtime's words. */
-bool gpu_check(const struct gpu_api *api, int code, struct error *error, const char *what);
 must_check bool gpu_fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count,
                                struct error *error);
 must_check bool gpu_memory_new(struct gpu_device *device, size_t size, void **ret_memory,
                                struct error *error);
+/* Takes the image. */
+must_check bool gpu_module_new(struct gpu_device *device, char *image, const char *entry,
+                               struct device_module **ret_module, struct error *error);
 /* Members of struct device_ops. */
 must_check bool gpu_copy(struct device *device, void *to, const void *from, size_t size,
                          struct error *error);

@@ -22,8 +22,27 @@
 /* PROC_PID_INIT_INO in Linux' include/linux/proc_ns.h */
 #define FIRST_PID_NAMESPACE "pid:[4026531836]"
 
-bool gpu_library_load(const char *what, const char *const *names, const struct gpu_symbol *symbols,
-                      size_t n_symbols, struct error *error) {
+void gpu_facts_release(struct gpu_facts *facts) {
+  environment_release(&facts->environment);
+  free(facts->pci);
+  json_decref(facts->facts);
+  *facts = (struct gpu_facts){0};
+}
+
+bool gpu_check(const struct gpu_api *api, int code, struct error *error, const char *what) {
+  const char *name, *words;
+  if (code == 0)
+    return true;
+  api->error_words(code, &name, &words);
+  return error_set(error, "%s failed: %s (%s, %d)", what,
+                   words ? words : "an error that the runtime does not describe",
+                   name ? name : "unnamed", code);
+}
+
+bool gpu_library_load(const char *what, const char *variable, const char *const *names,
+                      const struct gpu_symbol *symbols, size_t n_symbols, struct error *error) {
+  const char *named = variable ? getenv(variable) : NULL;
+  names = named && *named ? (const char *const[]){named, NULL} : names;
   cleanup_free char *reason = NULL;
   void *library = NULL;
   size_t i;
@@ -37,13 +56,13 @@ bool gpu_library_load(const char *what, const char *const *names, const struct g
   if (!library)
     return error_set(error, "the %s is not installed or cannot be loaded: %s", what, reason);
 
-  for (size_t k = 0; k < n_symbols; k++) {
-    void *symbol = dlsym(library, symbols[k].name);
-    if (!symbol && !symbols[k].is_optional)
+  array_foreach (symbol_at, symbols, n_symbols) {
+    void *symbol = dlsym(library, symbol_at->name);
+    if (!symbol && !symbol_at->is_optional)
       return error_set(error,
                        "%s has no %s: it is too old or not a GPU runtime; install another version",
-                       names[i], symbols[k].name);
-    memcpy(symbols[k].function, &symbol, sizeof symbol);
+                       names[i], symbol_at->name);
+    memcpy(symbol_at->function, &symbol, sizeof symbol);
   }
 
   return true;
@@ -227,10 +246,10 @@ size_t gpu_processes_others(size_t n, size_t n_own, size_t n_siblings) {
 
 void gpu_processes_set(json_t *conditions, size_t n, size_t n_own) {
   size_t others = gpu_processes_others(n, n_own, n_own ? 0 : gpu_process_siblings());
-  ALWAYS(json_object_set_new(conditions, "processes", json_integer((json_int_t)others)) == 0);
+  json_put(conditions, "processes", json_integer((json_int_t)others));
 }
 
 void gpu_fact_set(json_t *facts, const char *name, int64_t value) {
   if (value > 0)
-    ALWAYS(json_object_set_new(facts, name, json_integer(value)) == 0);
+    json_put(facts, name, json_integer(value));
 }

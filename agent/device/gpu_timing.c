@@ -332,8 +332,8 @@ bool gpu_time(struct device *base, struct device_timing *timings, size_t n, stru
   struct gpu_device *device = (struct gpu_device *)base;
   size_t in_flight = 0;
 
-  for (size_t t = 0; t < n; t++)
-    if (!kind_calibrate(device, kind_of(timings[t].rotation), error))
+  array_foreach (timing, timings, n)
+    if (!kind_calibrate(device, kind_of(timing->rotation), error))
       return false;
 
   for (size_t t = 0; t < n; t++) {
@@ -345,8 +345,7 @@ bool gpu_time(struct device *base, struct device_timing *timings, size_t n, stru
   if (!intervals_collect(device, in_flight, error))
     return false;
 
-  for (size_t t = 0; t < n; t++) {
-    struct device_timing *timing = &timings[t];
+  array_foreach (timing, timings, n) {
     struct device_module *module = timing->launch.module;
     /* The interval of events that are closer than their resolution may be 0, which is no duration.
      */
@@ -360,9 +359,9 @@ bool gpu_time(struct device *base, struct device_timing *timings, size_t n, stru
 
 void gpu_timing_release(struct gpu_device *device) {
   const struct gpu_api *api = device->api;
-  for (size_t i = 0; i < device->n_event_pairs; i++) {
-    api->event_free(device->events[i][0]);
-    api->event_free(device->events[i][1]);
+  array_foreach (pair, device->events, device->n_event_pairs) {
+    api->event_free((*pair)[0]);
+    api->event_free((*pair)[1]);
   }
 
   free(device->events);

@@ -31,12 +31,12 @@ static bool hip_load(struct error *error) {
                                       "/opt/rocm/lib/libamdhip64.so.5",
                                       NULL};
   static const struct gpu_symbol symbols[] = {
-#define X(member, hip_symbol, cuda_symbol, parameters) {hip_symbol, &hip_api.member, false},
+#define X(member, hip_symbol, cuda_symbol, parameters) {hip_symbol, &hip_api.member},
       GPU_CALLS(X)
 #undef X
-          {"hipGetErrorName", &hip.error_name, false},
-      {"hipGetErrorString", &hip.error_string, false},
-      {"hipSetDevice", &hip_api.device_enter, false},
+          {"hipGetErrorName", &hip.error_name},
+      {"hipGetErrorString", &hip.error_string},
+      {"hipSetDevice", &hip_api.device_enter},
       {"hipModuleLaunchCooperativeKernel", &hip.launch_cooperative, true}, /* not in HIP 5.2 */
   };
   static bool is_loaded;
@@ -50,9 +50,7 @@ static bool hip_load(struct error *error) {
 
   /* Its cache is in the home folder, which a confined process cannot write. */
   setenv("AMD_COMGR_CACHE", "0", 0);
-  const char *named = getenv("WAVETUNE_HIP_LIBRARY");
-  const char *const one[] = {named, NULL};
-  if (!gpu_library_load("HIP runtime", named && *named ? one : names, symbols,
+  if (!gpu_library_load("HIP runtime", "WAVETUNE_HIP_LIBRARY", names, symbols,
                         ARRAY_LENGTH(symbols), error))
     return false;
 
@@ -119,9 +117,9 @@ static bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct erro
                    {&node.lds_bytes, 74, 1},       {&node.l2_bytes, 19, 1},
                    {&node.clock_max_mhz, 5, 1000}, {&memory_clock_mhz, 60, 1000},
                    {&threads_max, 56, 1}};
-    for (size_t i = 0; i < ARRAY_LENGTH(missing); i++)
-      if (!*missing[i].value)
-        *missing[i].value = attribute(device, missing[i].attribute) / missing[i].unit;
+    list_foreach (value, missing)
+      if (!*value->value)
+        *value->value = attribute(device, value->attribute) / value->unit;
   }
 
   if (node.compute_units < 1)
@@ -143,7 +141,7 @@ static bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct erro
   gpu_fact_set(facts, "clock_max_mhz", node.clock_max_mhz);
   gpu_fact_set(facts, "memory_clock_max_mhz", memory_clock_mhz);
   gpu_fact_set(facts, "threads_max", threads_max);
-  ALWAYS(json_object_set_new(facts, "pci", json_string(pci)) == 0);
+  json_put(facts, "pci", json_string(pci));
   *ret_facts = (struct gpu_facts){
       .environment = {.rocm = hip_rocm_version(rocm_folder(), version),
                       .gpu = xstrdup(name),

@@ -28,7 +28,7 @@ struct variant {
   const json_t *json;     /* NULL: no key has needed it yet */
   json_t *by_config;      /* canonical text of a config → index of its entry */
   struct kernel *of_case; /* of a captured kernel, with this variant's case; else NULL */
-  size_t n, capacity;
+  size_t n;
   struct entry *entries;
 };
 
@@ -92,8 +92,7 @@ static const json_t *compiled_in(const struct variant *variant, const struct arg
 static bool scalar_agrees(const struct variant *variant, const struct argument *argument,
                           const struct scope *scope, struct error *error) {
   const json_t *constant = compiled_in(variant, argument);
-  const char *type = json_string_value(
-      json_object_get(json_object_get(variant->json, "signature"), argument->name));
+  const char *type = json_text(json_object_get(variant->json, "signature"), argument->name);
   enum dtype dtype = argument->dtype;
   bool is_narrower = !constant && build_type_parse(type, &dtype) && dtype != argument->dtype;
   struct value value;
@@ -133,21 +132,11 @@ static bool scalars_agree(const struct build_code *code, const struct build_requ
       !space_scope_add(request->space, config, &scope, error))
     return false;
 
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    const struct argument *argument = &kernel->arguments[i];
+  array_foreach (argument, kernel->arguments, kernel->n_arguments) {
     if (!argument->is_buffer && !scalar_agrees(variant, argument, &scope, error))
       return false;
   }
   return true;
-}
-
-/* Lists the arguments that were not compiled in. */
-static void passed_list(const struct variant *variant, const struct kernel *kernel,
-                        struct launch_arguments *arguments) {
-  arguments->all = xcalloc(kernel->n_arguments + 1, sizeof *arguments->all);
-  for (size_t i = 0; i < kernel->n_arguments; i++)
-    if (!compiled_in(variant, &kernel->arguments[i]))
-      arguments->all[arguments->n++] = launch_argument_named(kernel->arguments[i].name);
 }
 
 /* Reads how an object is launched. A launch must pass the arguments that the code takes: with
@@ -184,8 +173,14 @@ static bool object_launch_read(const struct build_code *code, const struct varia
   spec->arguments = launch.arguments;
   spec->fills = launch.fills;
   launch = (struct build_launch){0};
-  if (!spec->arguments.all)
-    passed_list(variant, kernel, &spec->arguments);
+  if (spec->arguments.all)
+    return true;
+
+  /* Not stated: those that were not compiled in. */
+  spec->arguments.all = xcalloc(kernel->n_arguments + 1, sizeof *spec->arguments.all);
+  array_foreach (argument, kernel->arguments, kernel->n_arguments)
+    if (!compiled_in(variant, argument))
+      spec->arguments.all[spec->arguments.n++] = launch_argument_named(argument->name);
   return true;
 }
 
@@ -204,7 +199,7 @@ static void object_cannot_be_used(struct lease_object *object, const struct erro
 static bool entry_read(const struct build_code *code, const struct variant *variant,
                        struct entry *entry, const char *config, struct error *error) {
   cleanup_free char *name = xasprintf("the object of config %s", config), *bytes = NULL;
-  const char *failure = json_string_value(json_object_get(entry->json, "error"));
+  const char *failure = json_text(entry->json, "error");
   struct lease_object *object = &entry->object;
   struct source source = {.path = name};
   struct error reason;
@@ -259,11 +254,6 @@ static bool object_prepare(const struct build_code *code, struct variant *varian
   return true;
 }
 
-static void kernel_free_of(struct variant *variant) {
-  if (variant->of_case)
-    kernel_free(TAKE(variant->of_case));
-}
-
 /* Finds the variant for the key and lists its entries. */
 static bool variant_open(struct build_code *code, const struct key *key,
                          struct variant **ret_variant, struct error *error) {
@@ -281,19 +271,19 @@ static bool variant_open(struct build_code *code, const struct key *key,
   if (!build_variant_kernel(code->kernel, json, &variant->of_case, error))
     return false;
   if (!build_signature_agrees(variant_kernel(code, variant), json, error)) {
-    kernel_free_of(variant);
+    cleanup_kernel_free(&variant->of_case);
+    variant->of_case = NULL;
     return error_prefix(error, "the build's variant for this key cannot be used: ");
   }
 
   variant->json = json;
   variant->by_config = json_object();
-  for (size_t i = 0; i < ARRAY_LENGTH(members); i++) {
-    json_array_foreach (json_object_get(json, members[i]), k, entry) {
+  list_foreach (member, members) {
+    json_array_foreach (json_object_get(json, *member), k, entry) {
       cleanup_free char *text = json_canonical(json_object_get(entry, "config"));
       json_t *at = json_integer((json_int_t)variant->n);
-      GROW(variant->entries, variant->n, variant->capacity);
-      variant->entries[variant->n++] = (struct entry){.json = entry};
-      ALWAYS(json_object_set_new(variant->by_config, text, at) == 0);
+      *APPEND(variant->entries, variant->n) = (struct entry){.json = entry};
+      json_put(variant->by_config, text, at);
     }
   }
   return true;
@@ -324,13 +314,12 @@ bool build_code_new(const char *folder, const json_t *json, const struct kernel 
 }
 
 void build_code_free(struct build_code *code) {
-  for (size_t i = 0; i < code->build->n_variants; i++) {
-    struct variant *variant = &code->variants[i];
-    for (size_t k = 0; k < variant->n; k++)
-      lease_object_release(&variant->entries[k].object);
+  array_foreach (variant, code->variants, code->build->n_variants) {
+    array_foreach (entry, variant->entries, variant->n)
+      lease_object_release(&entry->object);
     free(variant->entries);
     json_decref(variant->by_config);
-    kernel_free_of(variant);
+    cleanup_kernel_free(&variant->of_case);
   }
 
   free(code->variants);
@@ -349,8 +338,7 @@ static bool case_prepare(const struct build_code *code, const struct variant *va
 
   objects->of_key = json_incref(json_object_get(variant->json, "case"));
   objects->blobs = xcalloc(kernel->n_arguments, sizeof *objects->blobs);
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    const struct argument *argument = &kernel->arguments[i];
+  array_foreach (argument, kernel->arguments, kernel->n_arguments) {
     struct case_blob *blob = &objects->blobs[objects->n_blobs];
     cleanup_free char *name = xasprintf("the contents of \"%s\"", argument->name), *bytes = NULL;
     size_t size;
@@ -415,10 +403,10 @@ bool build_objects_prepare(const char *folder, const json_t *json,
 }
 
 void build_objects_free(struct build_objects *objects) {
-  for (size_t i = 0; i < objects->n; i++)
-    lease_object_release(&objects->all[i].object);
-  for (size_t i = 0; i < objects->n_blobs; i++)
-    free(objects->blobs[i].path);
+  array_foreach (config, objects->all, objects->n)
+    lease_object_release(&config->object);
+  array_foreach (blob, objects->blobs, objects->n_blobs)
+    free(blob->path);
   free(objects->blobs);
   free(objects->expected.path);
   json_decref(objects->of_key);

@@ -7,8 +7,6 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
-#include "agent/lease/lease_execution.h"
-#include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/code/disassemble.h"
@@ -36,9 +34,9 @@ bool debug_agent_find(char **ret_library) {
     return access(given, R_OK) == 0;
   }
 
-  for (size_t i = 0; i < ARRAY_LENGTH(places); i++) {
-    if (access(places[i], R_OK) == 0) {
-      *ret_library = xstrdup(places[i]);
+  list_foreach (place, places) {
+    if (access(*place, R_OK) == 0) {
+      *ret_library = xstrdup(*place);
       return true;
     }
   }
@@ -157,11 +155,6 @@ static bool fault_place_find(const char *printed, char **ret_file, uint64_t *ret
   return true;
 }
 
-static bool is_access(enum isa_class class) {
-  return class == ISA_GLOBAL_LOAD || class == ISA_GLOBAL_STORE || class == ISA_ATOMIC ||
-         class == ISA_SCRATCH_LOAD || class == ISA_SCRATCH_STORE;
-}
-
 /* "global_store_dword v[0:1], v2, off", without the comment after it. */
 static char *instruction_text(const struct isa_instruction *instruction) {
   size_t length = strcspn(instruction->name, "\n");
@@ -190,7 +183,10 @@ bool fault_code_window(const char *disassembly, uint64_t address, char **ret_win
       if (instruction.address == address)
         break;
       passed[n++ % FAULT_CODE_BEFORE] = instruction;
-      access = is_access(instruction.class) ? instruction : access;
+      if (instruction.class == ISA_GLOBAL_LOAD || instruction.class == ISA_GLOBAL_STORE ||
+          instruction.class == ISA_ATOMIC || instruction.class == ISA_SCRATCH_LOAD ||
+          instruction.class == ISA_SCRATCH_STORE)
+        access = instruction;
     }
   }
 
@@ -234,31 +230,21 @@ bool fault_code_window(const char *disassembly, uint64_t address, char **ret_win
   return true;
 }
 
-static bool window_keep(const char *printed, const char *folder, char **ret_sentence,
-                        struct error *error) {
-  cleanup_free char *file = NULL, *bytes = NULL, *text = NULL, *window = NULL, *sentence = NULL,
-                    *kept = xasprintf("%s/disassembly.txt", folder);
+char *fault_code_keep(const char *printed, const char *folder) {
+  cleanup_free char *file = NULL, *bytes = NULL, *text = NULL, *window = NULL, *sentence = NULL;
   uint64_t address;
   size_t size;
-  if (!fault_place_find(printed, &file, &address, error))
-    return false;
-
-  cleanup_free char *path = xasprintf("%s/%s", folder, file);
-  if (!file_read(path, OBJECT_MAX, &bytes, &size, error) ||
-      !disassemble(bytes, size, &text, error) ||
-      !fault_code_window(text, address, &window, &sentence, error) ||
-      !file_write_atomically(kept, window, strlen(window), 0600, error))
-    return false;
-
-  *ret_sentence = TAKE(sentence);
-  return true;
-}
-
-char *fault_code_keep(const char *printed, const char *folder) {
-  char *sentence;
   struct error error;
-  return window_keep(printed, folder, &sentence, &error)
-             ? sentence
+  if (!fault_place_find(printed, &file, &address, &error))
+    return xasprintf("not disassembled: %s", error.message);
+
+  cleanup_free char *path = xasprintf("%s/%s", folder, file),
+                    *kept = xasprintf("%s/disassembly.txt", folder);
+  return file_read(path, OBJECT_MAX, &bytes, &size, &error) &&
+                 disassemble(bytes, size, &text, &error) &&
+                 fault_code_window(text, address, &window, &sentence, &error) &&
+                 file_write_atomically(kept, window, strlen(window), 0600, &error)
+             ? TAKE(sentence)
              : xasprintf("not disassembled: %s", error.message);
 }
 
@@ -342,8 +328,7 @@ static bool rerun_into(struct execution *execution, struct lease_config *config,
              config_run(execution, config, worker, socket, error);
   if (started)
     worker_free(worker);
-  if (reference)
-    worker_abandon(reference);
+  DISCARD(reference, worker_abandon);
 
   struct error ignored;
   bool is_taken = !theirs || files_take(theirs, folder, ran ? error : &ignored);

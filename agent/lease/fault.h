@@ -12,7 +12,7 @@
 #ifndef WAVETUNE_AGENT_LEASE_FAULT_H
 #define WAVETUNE_AGENT_LEASE_FAULT_H
 
-#include "common/base/error.h"
+#include "agent/lease/lease_execution.h"
 
 /* how many instructions of the function are kept: before the pc, and from the pc on */
 #define FAULT_CODE_BEFORE 32
@@ -40,5 +40,9 @@ must_check bool fault_code_window(const char *disassembly, uint64_t address, cha
  * and writes the window to FOLDER/disassembly.txt. Returns the sentence, or one on why there is
  * none. */
 must_check char *fault_code_keep(const char *printed, const char *folder);
+
+/* A sentence on why the config killed its worker, from one more run of it alone; NULL where the
+ * library is not installed or does not apply. Owned by the caller. */
+must_check char *fault_rerun(struct execution *execution, struct lease_config *config);
 
 #endif

@@ -9,16 +9,13 @@
 void lease_release(struct lease *lease) {
   free(lease->id);
   free(lease->job);
-  if (lease->kernel)
-    kernel_free(lease->kernel);
+  cleanup_kernel_free(&lease->kernel);
   free(lease->sources);
   key_release(&lease->key);
-  if (lease->space)
-    space_free(lease->space);
+  cleanup_space_free(&lease->space);
   config_ranges_release(&lease->configs);
   free(lease->warm_starts);
-  if (lease->objects)
-    build_objects_free(lease->objects);
+  DISCARD(lease->objects, build_objects_free);
   *lease = (struct lease){0};
 }
 
@@ -56,8 +53,7 @@ static bool kernel_read(const struct lease_grant *grant, bool is_gpu, struct lea
 
 static bool configs_check(const struct lease *lease, struct error *error) {
   uint64_t raw_count = lease->space->raw_count;
-  for (size_t i = 0; i < lease->configs.n; i++) {
-    const struct config_range *range = &lease->configs.ranges[i];
+  array_foreach (range, lease->configs.ranges, lease->configs.n) {
     if (range->first >= raw_count || range->count > raw_count - range->first)
       return error_at(error, "/configs", "the space has %llu points and no config %llu",
                       (unsigned long long)raw_count,

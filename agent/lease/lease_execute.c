@@ -80,13 +80,13 @@ static void configs_list(struct execution *execution) {
   execution->order = xcalloc(execution->n + 1, sizeof *execution->order);
   execution->baseline.ordinal = lease->baseline;
 
-  for (size_t i = 0; i < lease->configs.n; i++)
-    for (uint64_t k = 0; k < lease->configs.ranges[i].count; k++)
-      execution->configs[n++].ordinal = lease->configs.ranges[i].first + k;
+  array_foreach (range, lease->configs.ranges, lease->configs.n)
+    for (uint64_t k = 0; k < range->count; k++)
+      execution->configs[n++].ordinal = range->first + k;
 
-  for (size_t i = 0; i < lease->n_warm_starts; i++) {
+  array_foreach (warm_start, lease->warm_starts, lease->n_warm_starts) {
     struct lease_config *config =
-        bsearch(&lease->warm_starts[i], execution->configs, n, sizeof *config, compare_ordinals);
+        bsearch(warm_start, execution->configs, n, sizeof *config, compare_ordinals);
     if (!config || config->is_warm_start)
       continue;
     config->is_warm_start = true;
@@ -94,9 +94,9 @@ static void configs_list(struct execution *execution) {
   }
 
   size_t n_warm_starts = n_ordered;
-  for (size_t i = 0; i < n; i++)
-    if (!execution->configs[i].is_warm_start)
-      execution->order[n_ordered++] = &execution->configs[i];
+  array_foreach (config, execution->configs, n)
+    if (!config->is_warm_start)
+      execution->order[n_ordered++] = config;
 
   /* Neighbours in the space are alike: in the order of ordinals, whole batches would be good or
    * bad. */
@@ -112,8 +112,7 @@ static void configs_list(struct execution *execution) {
   if (!lease->objects)
     return;
 
-  for (size_t i = 0; i < n; i++) {
-    struct lease_config *config = &execution->configs[i];
+  array_foreach (config, execution->configs, n) {
     config->object = build_objects_find(lease->objects, config->ordinal);
     facts_learn(execution, config);
   }
@@ -285,7 +284,7 @@ static enum step batch_fill(struct execution *execution, struct queue *queue,
     queue->next++;
     if (execution->lease->stage == STAGE_SCREEN && hooks->is_ours &&
         !hooks->is_ours(hooks->context, config->ordinal)) {
-      config->is_over = true;
+      config->is_settled = true;
       continue;
     }
     enum step step = is_deferred ? STEP_ON : object_take(execution, config);

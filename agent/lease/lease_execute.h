@@ -52,15 +52,29 @@ struct executor_worker {
   struct digest kernel;            /* the one that it opened last */
   char *opened;    /* the request that opened its problem; NULL: no problem is open */
   int64_t configs; /* measured in it */
-  size_t n_seen, seen_capacity;
+  size_t n_seen;
   uint64_t *seen;  /* hashes of the jobs that it measured */
   int64_t used_ns; /* when it was used last */
 };
 
+/* What time is spent on: X(the name in reports, the member of "spent" in workers' answers). Opening
+ * the device counts as the start of a process. */
+#define EXECUTOR_TIMES(X)                                                                          \
+  X(start, "device_us")                                                                            \
+  X(reference, "reference_us")                                                                     \
+  X(inputs, "inputs_us")                                                                           \
+  X(baseline, "baseline_us")                                                                       \
+  X(load, "load_us")                                                                               \
+  X(check, "check_us")                                                                             \
+  X(warm_up, "warm_up_us")                                                                         \
+  X(timing, "timing_us")
+
 /* The executor's time so far, by the clock of this process. Opening a problem takes the sum of the
  * reference, the inputs (with all other memory) and the baseline. */
 struct executor_spent {
-  int64_t start_us, reference_us, inputs_us, baseline_us, load_us, check_us, warm_up_us, timing_us;
+#define X(name, answered) int64_t name##_us;
+  EXECUTOR_TIMES(X)
+#undef X
 };
 
 struct executor {
@@ -114,7 +128,7 @@ void executor_start_workers(struct executor *executor, size_t n);
 
 /* Ends all workers. */
 void executor_drop_workers(struct executor *executor);
-/* The same at once, without letting them release the device in order. */
+/* Ends all workers at once, without letting them release the device in order. */
 void executor_kill_workers(struct executor *executor);
 
 #endif

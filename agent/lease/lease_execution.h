@@ -1,5 +1,5 @@
-/* A lease while it is executed: shared by lease_execute.c, lease_race.c, lease_worker.c and
- * fault.c.
+/* A lease while it is executed. The files of this folder use those before them: lease_report.c,
+ * lease_requests.c; lease_worker.c, fault.c; lease_race.c; lease_execute.c.
  *
  * Memory: an execution owns its configs' compiles and objects until lease_execute returns. Threads:
  * the executor's. */
@@ -22,8 +22,8 @@ struct lease_config {
   struct lease_object compiled;      /* what object points to, unless that is a build's */
   int64_t spills, occupancy;         /* of its object; 0: none, or not known */
   double utilization;                /* of its grid, 0 to 1; 0: not known */
-  json_t *answer; /* of a final: kept until all configs of its process have one; else NULL */
-  bool is_over;   /* its measurement was reported, or it was given to another device */
+  json_t *answer;  /* of a final: kept until all configs of its process have one; else NULL */
+  bool is_settled; /* its measurement was reported, or it was given to another device */
 };
 
 struct execution {
@@ -45,23 +45,35 @@ struct execution {
   uint64_t n_rescheduled;         /* scheduling_check (scheduling.h) when it began */
 };
 
-bool execution_stopped(void *context); /* a struct execution */
-
 /* For qsort, of struct lease_config *: sorts by the order of trial. */
 int lease_configs_compare(const void *a, const void *b);
 
 /* Configs that race together in one worker. */
 struct race_batch {
   size_t n;
-  struct lease_config **configs; /* all that are not over */
+  struct lease_config **configs; /* all that are not settled */
   const struct race_terms *terms;
   bool is_final;          /* all reports come from one process that had not seen the job */
   bool is_serial;         /* one at a time, so that each has its own turn */
   int unexplained_deaths; /* of workers that died in the turn of no config, or of the baseline */
 };
 
-/* lease_worker.c */
+/* lease_report.c: each calls the hook; the config is settled after it. */
 
+/* Adds what is known of the config from its object. */
+enum step report_measurement(struct execution *execution, struct lease_config *config,
+                             struct measurement *measurement);
+enum step report_failure(struct execution *execution, struct lease_config *config,
+                         enum outcome outcome, const char *detail, int64_t device_us);
+/* A failure of the baseline ends the lease: nothing can be paired with it. */
+enum step end_with_baseline(struct execution *execution, enum outcome outcome, const char *detail);
+/* Triton's interpreter has other values than the baseline. */
+enum step end_with_misinterpreted(struct execution *execution, const char *detail);
+enum outcome end_outcome(enum worker_event event);
+
+/* lease_requests.c */
+
+bool execution_stopped(void *context); /* a struct execution */
 /* Requests to a worker (agent/worker/worker.h; new references). `device_us` 0: no bound;
  * `best_ratio` 0: none known. */
 must_check json_t *open_request(const struct execution *execution);
@@ -71,6 +83,9 @@ must_check json_t *measure_request(const struct race_batch *batch, int64_t devic
  * opens the lease. -1 where the kernel has no reference: then no process is started. */
 must_check bool reference_start(struct execution *execution, struct worker_client **ret_reference,
                                 int *ret_socket, struct error *error);
+
+/* lease_worker.c */
+
 /* Opens the lease in execution->worker, unless it is open there; `fresh`: a worker that has not
  * seen the job. */
 enum step worker_ready(struct execution *execution, bool fresh);
@@ -97,20 +112,7 @@ enum step batch_answer(struct execution *execution, const struct race_batch *bat
  * out are not reported. */
 enum step batch_finish(struct execution *execution, const struct race_batch *batch,
                        const struct race_result *result);
-/* Races the configs, in new workers when one dies, until all are over, or STEP_SPENT. */
+/* Races the configs, in new workers when one dies, until all are settled, or STEP_SPENT. */
 enum step batch_run(struct execution *execution, struct race_batch *batch);
-
-/* Report a failure to the hook; the config is over after it. A failure of the baseline ends the
- * lease: nothing can be paired with it. */
-enum step report_failure(struct execution *execution, struct lease_config *config,
-                         enum outcome outcome, const char *detail, int64_t device_us);
-enum step end_with_baseline(struct execution *execution, enum outcome outcome, const char *detail);
-/* The same for a baseline of which Triton's interpreter has other values. */
-enum step end_with_misinterpreted(struct execution *execution, const char *detail);
-enum outcome end_outcome(enum worker_event event);
-
-/* fault.c: a sentence on why the config killed its worker, from one more run of it alone under
- * ROCdebug-agent; NULL where that is not installed or does not apply. Owned by the caller. */
-must_check char *fault_rerun(struct execution *execution, struct lease_config *config);
 
 #endif

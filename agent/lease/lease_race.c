@@ -1,9 +1,9 @@
 /* Races configs until each has its outcome, in new workers when workers die, and turns answers into
  * measurements for the hook. */
+#include "agent/lease/fault.h"
 #include "agent/lease/lease_execution.h"
 #include "agent/worker/scheduling.h"
 #include "common/verdict/budget.h"
-#include "common/verdict/verdict.h"
 
 /* unexplained deaths of workers, after which each config is tried alone */
 #define DEATHS_TOGETHER 2
@@ -13,71 +13,8 @@
  * (server_client.c), ,"scheduling":"restored" and ,"self_timed":true */
 #define CONDITIONS_ADDED 240
 
-enum outcome end_outcome(enum worker_event event) {
-  return event == WORKER_HUNG ? OUTCOME_TIMEOUT : OUTCOME_RUNTIME;
-}
-
 static bool answer_is_correct(const json_t *answer) {
-  return answer && string_equal(json_string_value(json_object_get(answer, "outcome")), "correct");
-}
-
-/* Adds what is known of a config from its object, and calls the hook. */
-static enum step report(struct execution *execution, struct lease_config *config,
-                        struct measurement *measurement) {
-  const struct lease_object *object = config->object;
-  const struct code_resources *resources =
-      object ? &object->launch.resources : &code_resources_unknown;
-  bool is_known = resources->vgprs != CODE_UNKNOWN || resources->scratch_bytes != CODE_UNKNOWN;
-  measurement->config = (int64_t)config->ordinal;
-  measurement->compile_ms = object ? object->compile_ms : 0;
-  measurement->vgprs = resources->vgprs;
-  measurement->agprs = resources->agprs;
-  measurement->spills = is_known ? code_resources_spills(resources) : FIELD_NONE;
-  if (measurement->lds_bytes == FIELD_NONE) /* the worker's includes dynamic memory */
-    measurement->lds_bytes = resources->lds_bytes;
-  measurement_trim(measurement);
-
-  config->is_over = true;
-  return execution->hooks->measured(execution->hooks->context, execution->lease, measurement,
-                                    execution->executor->is_gpu ? object : NULL)
-             ? STEP_ON
-             : STEP_STOPPED;
-}
-
-static struct measurement failure_of(enum outcome outcome, const char *detail) {
-  struct measurement measurement;
-  measurement_init(&measurement);
-  measurement.outcome = outcome;
-  measurement.detail = (char *)detail;
-  measurement.device_us = 0;
-  return measurement;
-}
-
-enum step report_failure(struct execution *execution, struct lease_config *config,
-                         enum outcome outcome, const char *detail, int64_t device_us) {
-  struct measurement measurement = failure_of(outcome, detail);
-  measurement.device_us = device_us;
-  return report(execution, config, &measurement);
-}
-
-static enum step end_with(struct execution *execution, enum outcome outcome, const char *detail,
-                          json_t *conditions) {
-  cleanup_free char *text = xasprintf("baseline: %s", detail);
-  struct measurement measurement = failure_of(outcome, text);
-  measurement.baseline_failed = true;
-  measurement.conditions = conditions;
-  enum step step = report(execution, &execution->baseline, &measurement);
-  return step == STEP_ON ? STEP_DONE : step;
-}
-
-enum step end_with_baseline(struct execution *execution, enum outcome outcome, const char *detail) {
-  return end_with(execution, outcome, detail, NULL);
-}
-
-enum step end_with_misinterpreted(struct execution *execution, const char *detail) {
-  cleanup_json json_t *conditions =
-      json_pack("{s:s}", "interpreted", agreement_name(AGREEMENT_DISAGREES));
-  return end_with(execution, OUTCOME_CORRECTNESS, detail, conditions);
+  return answer && string_equal(json_text(answer, "outcome"), "correct");
 }
 
 /* A worker may run untrusted code: members that are not the worker's to state are ignored. False: a
@@ -87,8 +24,8 @@ static bool answer_read(const json_t *answer, struct measurement *measurement) {
                                         "regime", "baseline_failed", "object"};
   struct error error;
   cleanup_json json_t *own = json_copy((json_t *)answer);
-  for (size_t i = 0; i < ARRAY_LENGTH(ignored); i++)
-    json_object_del(own, ignored[i]);
+  list_foreach (name, ignored)
+    json_object_del(own, *name);
   json_object_set_new(own, "seq", json_integer(1)); /* the poster numbers it */
   if (!measurement_read(own, "", measurement, &error))
     return false;
@@ -141,7 +78,7 @@ static enum step report_answer(struct execution *execution, struct lease_config 
   }
   if (n)
     conditions_complete(execution, &measurement);
-  return report(execution, config, &measurement);
+  return report_measurement(execution, config, &measurement);
 }
 
 /* The device time that is left for the configs of a bounded lease, after opening the kernel. */
@@ -160,30 +97,30 @@ static bool is_spent(const struct execution *execution) {
          left_us(execution) <= 0;
 }
 
-static void batch_drop_over(struct race_batch *batch) {
+static void batch_drop_settled(struct race_batch *batch) {
   size_t n = 0;
-  for (size_t i = 0; i < batch->n; i++)
-    if (!batch->configs[i]->is_over)
-      batch->configs[n++] = batch->configs[i];
+  array_foreach (config, batch->configs, batch->n)
+    if (!(*config)->is_settled)
+      batch->configs[n++] = *config;
   batch->n = n;
 }
 
 static struct lease_config *batch_find(const struct race_batch *batch, uint64_t ordinal) {
-  for (size_t i = 0; i < batch->n; i++)
-    if (batch->configs[i]->ordinal == ordinal && !batch->configs[i]->is_over)
-      return batch->configs[i];
+  array_foreach (config, batch->configs, batch->n)
+    if ((*config)->ordinal == ordinal && !(*config)->is_settled)
+      return *config;
   return NULL;
 }
 
 static void answers_drop(const struct race_batch *batch) {
-  for (size_t i = 0; i < batch->n; i++)
-    json_decref(TAKE(batch->configs[i]->answer));
+  array_foreach (config, batch->configs, batch->n)
+    json_decref(TAKE((*config)->answer));
 }
 
 enum step batch_answer(struct execution *execution, const struct race_batch *batch, json_t *answer,
                        struct race_result *result, bool *ret_is_over) {
-  const char *reason = json_string_value(json_object_get(answer, "error"));
-  const char *wrong = json_string_value(json_object_get(answer, "baseline_wrong"));
+  const char *reason = json_text(answer, "error");
+  const char *wrong = json_text(answer, "baseline_wrong");
   *ret_is_over = true;
   if (reason) {
     error_set(execution->error, "%s cannot measure %s: %s", execution->executor->device,
@@ -265,7 +202,7 @@ enum step batch_finish(struct execution *execution, const struct race_batch *bat
   for (size_t i = 0; i < batch->n && step == STEP_ON; i++) {
     struct lease_config *config = batch->configs[i];
     cleanup_json json_t *answer = TAKE(config->answer);
-    if (config->is_over)
+    if (config->is_settled)
       continue;
     if (!answer && result->is_over_budget)
       is_short = true;
@@ -293,7 +230,7 @@ static enum step race_ready(struct execution *execution, bool fresh) {
 }
 
 /* Races one config alone until it is known whether it kills its worker. In a final, a correct
- * config is not over afterwards. */
+ * config is not settled afterwards. */
 static enum step race_alone(struct execution *execution, const struct race_batch *batch,
                             struct lease_config *config) {
   struct race_batch alone = *batch;
@@ -312,7 +249,7 @@ static enum step race_alone(struct execution *execution, const struct race_batch
     if (step == STEP_ON && result.event == WORKER_ANSWER && !answer_is_correct(config->answer))
       return batch_finish(execution, &alone, &result);
     answers_drop(&alone);
-    if (step != STEP_ON || config->is_over || result.event == WORKER_ANSWER)
+    if (step != STEP_ON || config->is_settled || result.event == WORKER_ANSWER)
       return step;
 
     if (result.end.config == config->ordinal)
@@ -331,15 +268,14 @@ static enum step race_alone(struct execution *execution, const struct race_batch
  * is not known which. */
 static enum step batch_isolate(struct execution *execution, struct race_batch *batch) {
   size_t n = batch->n;
-  for (size_t i = 0; i < n; i++) {
-    enum step step =
-        is_spent(execution) ? STEP_SPENT : race_alone(execution, batch, batch->configs[i]);
+  array_foreach (config, batch->configs, n) {
+    enum step step = is_spent(execution) ? STEP_SPENT : race_alone(execution, batch, *config);
     if (step != STEP_ON)
       return step;
   }
 
   batch->unexplained_deaths = 0;
-  batch_drop_over(batch);
+  batch_drop_settled(batch);
   if (batch->n < n)
     return STEP_ON;
 
@@ -387,7 +323,7 @@ enum step batch_run(struct execution *execution, struct race_batch *batch) {
   enum step step = STEP_ON;
   while (batch->n && step == STEP_ON) {
     step = batch_step(execution, batch);
-    batch_drop_over(batch);
+    batch_drop_settled(batch);
   }
   return step;
 }

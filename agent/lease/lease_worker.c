@@ -1,8 +1,5 @@
 /* The workers of an executor: chooses the worker of a lease, opens the lease in it, and checks that
  * the device passes its sentinel. */
-#include <errno.h>
-#include <math.h>
-#include <sys/socket.h>
 #include <time.h>
 
 #include "agent/lease/lease_execution.h"
@@ -15,27 +12,20 @@
 #define PAUSE_STEP_MS 50
 #define DAY_US (INT64_C(86400) * 1000000)
 
-/* What time is spent on: the name in reports, and the member of "spent" in workers' answers.
- * Opening the device counts as the start of a process. */
 static const struct {
   const char *name, *answered;
   size_t offset;
 } spent_parts[] = {
-    {"start", "device_us", offsetof(struct executor_spent, start_us)},
-    {"reference", "reference_us", offsetof(struct executor_spent, reference_us)},
-    {"inputs", "inputs_us", offsetof(struct executor_spent, inputs_us)},
-    {"baseline", "baseline_us", offsetof(struct executor_spent, baseline_us)},
-    {"load", "load_us", offsetof(struct executor_spent, load_us)},
-    {"check", "check_us", offsetof(struct executor_spent, check_us)},
-    {"warm_up", "warm_up_us", offsetof(struct executor_spent, warm_up_us)},
-    {"timing", "timing_us", offsetof(struct executor_spent, timing_us)},
+#define X(name, answered) {#name, answered, offsetof(struct executor_spent, name##_us)},
+    EXECUTOR_TIMES(X)
+#undef X
 };
 
 json_t *executor_spent_to_json(const struct executor_spent *spent) {
   json_t *json = json_object();
-  for (size_t i = 0; i < ARRAY_LENGTH(spent_parts); i++) {
-    const int64_t *us = (const void *)((const char *)spent + spent_parts[i].offset);
-    ALWAYS(json_object_set_new(json, spent_parts[i].name, json_real((double)*us * 1e-6)) == 0);
+  list_foreach (part, spent_parts) {
+    const int64_t *us = (const void *)((const char *)spent + part->offset);
+    json_put(json, part->name, json_real((double)*us * 1e-6));
   }
   return json;
 }
@@ -43,27 +33,19 @@ json_t *executor_spent_to_json(const struct executor_spent *spent) {
 void executor_spent_add(struct executor_spent *spent, const json_t *answer) {
   const json_t *parts = json_object_get(answer, "spent");
   struct error ignored;
-  for (size_t i = 0; i < ARRAY_LENGTH(spent_parts); i++) {
+  list_foreach (part, spent_parts) {
     int64_t us = 0;
-    if (json_get_integer(parts, "", spent_parts[i].answered, JSON_OPTIONAL, 0, DAY_US, &us,
-                         &ignored))
-      ((int64_t *)spent)[spent_parts[i].offset / sizeof(int64_t)] += us;
+    if (json_get_integer(parts, "", part->answered, JSON_OPTIONAL, 0, DAY_US, &us, &ignored))
+      ((int64_t *)spent)[part->offset / sizeof(int64_t)] += us;
   }
 }
 
-bool execution_stopped(void *context) {
-  const struct execution *execution = context;
-  return execution->hooks->stopped(execution->hooks->context);
-}
-
 static void reference_end(struct executor_worker *worker) {
-  if (worker->reference)
-    worker_abandon(TAKE(worker->reference));
+  DISCARD(worker->reference, worker_abandon);
 }
 
 static void worker_end(struct executor_worker *worker) {
-  if (worker->client)
-    worker_free(worker->client);
+  DISCARD(worker->client, worker_free);
   reference_end(worker);
   free(worker->opened);
   free(worker->seen);
@@ -77,16 +59,16 @@ void worker_drop(struct execution *execution) {
 }
 
 static void helpers_forget(struct executor *executor) {
-  for (size_t i = 0; i < HELPER_COUNT; i++)
-    free(TAKE(executor->helpers[i].path));
+  array_foreach (helper, executor->helpers, HELPER_COUNT)
+    free(TAKE(helper->path));
 }
 
 static void workers_end(struct executor *executor) {
-  for (size_t i = 0; i < EXECUTOR_WORKERS; i++)
-    if (executor->workers[i].client)
-      worker_dismiss(executor->workers[i].client);
-  for (size_t i = 0; i < EXECUTOR_WORKERS; i++)
-    worker_end(&executor->workers[i]);
+  array_foreach (worker, executor->workers, EXECUTOR_WORKERS)
+    if (worker->client)
+      worker_dismiss(worker->client);
+  array_foreach (worker, executor->workers, EXECUTOR_WORKERS)
+    worker_end(worker);
   atomic_store(&executor->current, WORKER_CONFIG_NONE);
 }
 
@@ -96,12 +78,11 @@ void executor_drop_workers(struct executor *executor) {
 }
 
 void executor_kill_workers(struct executor *executor) {
-  for (size_t i = 0; i < EXECUTOR_WORKERS; i++)
-    if (executor->workers[i].client)
-      worker_strike(executor->workers[i].client);
-  for (size_t i = 0; i < EXECUTOR_WORKERS; i++)
-    if (executor->workers[i].client)
-      worker_abandon(TAKE(executor->workers[i].client));
+  array_foreach (worker, executor->workers, EXECUTOR_WORKERS)
+    if (worker->client)
+      worker_strike(worker->client);
+  array_foreach (worker, executor->workers, EXECUTOR_WORKERS)
+    DISCARD(worker->client, worker_abandon);
   executor_drop_workers(executor);
 }
 
@@ -118,8 +99,8 @@ static json_t *sentinel_request(const struct executor *executor) {
 }
 
 static const char *answer_reason(const json_t *answer) {
-  const char *reason = json_string_value(json_object_get(answer, "error"));
-  const char *detail = json_string_value(json_object_get(answer, "detail"));
+  const char *reason = json_text(answer, "error");
+  const char *detail = json_text(answer, "detail");
   return reason ? reason : detail ? detail : "the worker gave no reason";
 }
 
@@ -186,125 +167,6 @@ enum step workers_settle(struct execution *execution) {
   return step;
 }
 
-/* Adds an object whose bytes must be sent with the request. */
-static void object_add(json_t *objects, const char *path, const struct digest *digest) {
-  ALWAYS(json_object_set_new(objects, path, json_digest_text(digest)) == 0);
-}
-
-static json_t *config_request(const struct lease_config *config, json_t *objects) {
-  const struct lease_object *object = config->object;
-  object_add(objects, object->path, &object->digest);
-  json_t *request = json_pack("{s:I, s:s, s:o}", "config", (json_int_t)config->ordinal, "object",
-                              object->path, "launch", launch_spec_to_json(&object->launch));
-  ALWAYS(request != NULL);
-  return request;
-}
-
-/* Adds the case of a captured kernel and the paths of the bytes that it passes. */
-static void case_add(json_t *request, const struct lease *lease) {
-  const struct build_objects *build = lease->objects;
-  json_t *blobs = json_object();
-  for (size_t i = 0; build && i < build->n_blobs; i++) {
-    const struct case_blob *blob = &build->blobs[i];
-    char text[DIGEST_TEXT_SIZE];
-    json_put(blobs, digest_format(&blob->digest, text), json_string(blob->path));
-    object_add(json_object_get(request, "objects"), blob->path, &blob->digest);
-  }
-  if (build && build->of_key)
-    json_put(request, "case", json_incref(build->of_key));
-  if (build && build->n_blobs)
-    json_put(request, "blobs", json_incref(blobs));
-  json_decref(blobs);
-}
-
-json_t *open_request(const struct execution *execution) {
-  const struct lease *lease = execution->lease;
-  const char *paths[HELPER_COUNT] = {NULL};
-  json_t *objects = json_object(), *baseline = config_request(&execution->baseline, objects);
-
-  for (size_t i = 0; i < HELPER_COUNT; i++) {
-    const struct helper_object *helper = execution->helpers[i];
-    if (!helper)
-      continue;
-    object_add(objects, helper->path, &helper->digest);
-    paths[i] = helper->path;
-  }
-
-  json_t *request = json_pack(
-      "{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:b, s:s?, s:s?, s:o, s:o}", "do", "open", "device",
-      execution->executor->device, "kernel", lease->kernel->json, "key", key_to_json(&lease->key),
-      "space", lease->space->json, "seed", (json_int_t)lease->seed, "regime",
-      regime_name(lease->regime), "reference", execution->reference.path != NULL,
-      "instruction_flush", paths[HELPER_INSTRUCTION_FLUSH], "fingerprint",
-      paths[HELPER_FINGERPRINT], "baseline", baseline, "objects", objects);
-  ALWAYS(request != NULL);
-  case_add(request, lease);
-  const struct case_blob *expected = lease->objects ? &lease->objects->expected : NULL;
-  if (expected && expected->path) {
-    json_put(request, "expected", json_string(expected->path));
-    object_add(objects, expected->path, &expected->digest);
-  }
-  return request;
-}
-
-bool reference_start(struct execution *execution, struct worker_client **ret_reference,
-                     int *ret_socket, struct error *error) {
-  const struct lease *lease = execution->lease;
-  const struct executor *executor = execution->executor;
-  struct worker_client *reference;
-  int ends[2];
-  *ret_socket = -1;
-  if (!execution->reference.path)
-    return true;
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
-    return error_set(error, "cannot make a reference's socket: %s", strerror(errno));
-
-  cleanup_fd int ours = ends[0], theirs = ends[1];
-  if (!worker_start(executor->spawner, executor->limits, &reference, error))
-    return false;
-
-  json_t *objects = json_object();
-  object_add(objects, execution->reference.path, &execution->reference.digest);
-  cleanup_json json_t *request =
-      json_pack("{s:s, s:O, s:o, s:O, s:I, s:s, s:s, s:I, s:s, s:o}", "do", "reference", "kernel",
-                lease->kernel->json, "key", key_to_json(&lease->key), "space", lease->space->json,
-                "seed", (json_int_t)lease->seed, "gpu_name", executor->gpu_name, "arch",
-                executor->arch, "config", (json_int_t)execution->baseline.ordinal,
-                "reference_object", execution->reference.path, "objects", objects);
-  ALWAYS(request != NULL);
-  case_add(request, lease);
-  if (!worker_request_with(reference, request, theirs, error)) {
-    worker_abandon(reference);
-    return false;
-  }
-
-  worker_flush(reference);
-  *ret_reference = reference;
-  *ret_socket = ours;
-  ours = -1;
-  return true;
-}
-
-json_t *measure_request(const struct race_batch *batch, int64_t device_us, double best_ratio) {
-  const struct race_terms *terms = batch->terms;
-  int64_t rounds_max = terms->rounds_max,
-          rounds_min = terms->rounds_min < rounds_max ? terms->rounds_min : rounds_max;
-  json_t *configs = json_array(), *objects = json_object();
-
-  for (size_t i = 0; i < batch->n; i++)
-    ALWAYS(json_array_append_new(configs, config_request(batch->configs[i], objects)) == 0);
-  json_t *json = json_pack(
-      "{s:s, s:o, s:I, s:I, s:o, s:f, s:o, s:o, s:b, s:b, s:o}", "do", "measure", "configs",
-      configs, "rounds_min", (json_int_t)rounds_min, "rounds_max", (json_int_t)rounds_max, "margin",
-      isfinite(terms->margin) ? json_real(terms->margin) : json_null(), "precision",
-      terms->precision, "device_us", device_us > 0 ? json_integer(device_us) : json_null(),
-      "best_ratio", best_ratio > 0 ? json_real(best_ratio) : json_null(), "serial",
-      batch->is_serial, "whole", batch->is_final, "objects", objects);
-  ALWAYS(json != NULL);
-
-  return json;
-}
-
 static enum step cannot_measure(struct execution *execution, const char *what, const char *reason) {
   error_set(execution->error, "%s cannot measure %s: %s%s", execution->executor->device,
             execution->lease->kernel->name, what, reason);
@@ -327,9 +189,9 @@ static enum step open_answered(struct execution *execution, const json_t *answer
     return STEP_ON;
   }
 
-  const char *detail = json_string_value(json_object_get(answer, "detail"));
+  const char *detail = json_text(answer, "detail");
   enum outcome outcome;
-  bool is_baseline = outcome_parse(json_string_value(json_object_get(answer, "outcome")), &outcome);
+  bool is_baseline = outcome_parse(json_text(answer, "outcome"), &outcome);
   if (is_baseline && detail && !execution->baseline_worked)
     return json_is_true(json_object_get(answer, "misinterpreted"))
                ? end_with_misinterpreted(execution, detail)
@@ -374,23 +236,14 @@ static enum step reference_lost(struct execution *execution, struct executor_wor
 }
 
 static bool worker_has_seen(const struct executor_worker *worker, uint64_t job) {
-  for (size_t i = 0; i < worker->n_seen; i++)
-    if (worker->seen[i] == job)
+  array_foreach (hash, worker->seen, worker->n_seen)
+    if (*hash == job)
       return true;
   return false;
 }
 
 static bool is_used_up(const struct executor *executor, const struct executor_worker *worker) {
   return worker->configs >= executor->configs_per_worker || worker->n_seen >= EXECUTOR_SEEN_MAX;
-}
-
-/* The worker where the same request is open, else the worker of the screens. */
-static struct executor_worker *worker_for_screen(struct executor *executor, const char *open_text) {
-  for (size_t i = 0; i < EXECUTOR_WORKERS; i++) {
-    if (executor->workers[i].opened && string_equal(executor->workers[i].opened, open_text))
-      return &executor->workers[i];
-  }
-  return &executor->workers[0];
 }
 
 static bool is_fresh_for(const struct executor *executor, const struct executor_worker *worker,
@@ -466,8 +319,7 @@ static enum step open_once(struct execution *execution, const json_t *request, u
     return STEP_FAILED;
 
   if (!worker_has_seen(worker, job)) {
-    GROW(worker->seen, worker->n_seen, worker->seen_capacity);
-    worker->seen[worker->n_seen++] = job;
+    *APPEND(worker->seen, worker->n_seen) = job;
   }
 
   worker->kernel = execution->lease->kernel->hash;
@@ -555,8 +407,10 @@ enum step worker_ready(struct execution *execution, bool fresh) {
   struct digest digest = digest_of(execution->lease->job, strlen(execution->lease->job));
   uint64_t job;
   memcpy(&job, digest.bytes, sizeof job);
-  struct executor_worker *worker =
-      fresh ? worker_for_final(executor, job) : worker_for_screen(executor, text);
+  struct executor_worker *worker = fresh ? worker_for_final(executor, job) : &executor->workers[0];
+  array_foreach (other, executor->workers, EXECUTOR_WORKERS)
+    if (!fresh && string_equal(other->opened, text))
+      worker = other; /* in place of the worker of the screens */
   execution->worker = worker;
 
   /* On the CPU a kernel runs in the worker's process, where it must not affect another kernel. */
@@ -564,7 +418,7 @@ enum step worker_ready(struct execution *execution, bool fresh) {
                           !digest_equal(&worker->kernel, &execution->lease->kernel->hash);
   if (worker->client && (is_used_up(executor, worker) || has_other_kernel))
     worker_end(worker);
-  if (!fresh && worker->opened && string_equal(worker->opened, text)) {
+  if (!fresh && string_equal(worker->opened, text)) {
     execution->baseline_worked = true;
     worker->used_ns = clock_monotonic_ns();
     return STEP_ON;

@@ -9,10 +9,12 @@
  * places, and for all other elements b of the default and a of another config
  *   |a - b| <= atol * rms(b) + rtol * |b| + 4 * noise
  * where rms is over what the default wrote of the output, noise the largest difference in it, and
- * atol and rtol are bfloat16            1.6e-2, 1.6e-2      float32   1e-5, 1e-5      (tf32: 1e-3,
- * 1e-3) float16             4e-3, 1e-3          float64   1e-10, 1e-10    integers, bool   0, 0 A
- * float32 or float64 of a kernel that also has buffers of 16 bits is compared as these are: what it
- * is computed from may have been rounded to them. Of an 8-bit float at most one element in a
+ * atol and rtol are
+ *   bfloat16   1.6e-2, 1.6e-2    float32   1e-5, 1e-5 (tf32: 1e-3, 1e-3)
+ *   float16    4e-3, 1e-3        float64   1e-10, 1e-10
+ *   integers, bool   0, 0
+ * A float32 or float64 of a kernel that also has buffers of 16 bits is compared as these are: what
+ * it is computed from may have been rounded to them. Of an 8-bit float at most one element in a
  * thousand may be the next value. Elements that the default does not write must not be written.
  * Where outputs differ by more, how much the default's change with inputs a unit in the last place
  * away (nudge.h), at most rms / 20, counts as noise too: recurrences over thousands of steps
@@ -31,15 +33,6 @@
 #define WAVETUNE_AGENT_MEASURE_AGREEMENT_H
 
 #include "agent/measure/problem.h"
-
-#define AGREEMENT_LARGE 32
-
-/* Whether the argument's data differ between sets of inputs. */
-bool agreement_varies(const struct argument *argument);
-
-/* Makes and fills the other sets' data of a buffer; `given` holds the first set's. */
-must_check bool agreement_sets_new(struct problem *problem, size_t argument, uint64_t seed,
-                                   struct error *error);
 
 /* Runs a config on all sets, and leaves the inputs of the first. Sets loaded->agreement. */
 must_check enum outcome agreement_check(struct problem *problem, struct loaded_config *loaded,

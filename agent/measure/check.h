@@ -1,4 +1,5 @@
-/* Steps of a check that agent/measure/check.c and agreement.c share.
+/* Whether a config computes what the reference does, or what the default config does: the checks
+ * that problem.h describes.
  *
  * Memory and threads: as agent/measure/problem.h. */
 #ifndef WAVETUNE_AGENT_MEASURE_CHECK_H
@@ -6,21 +7,15 @@
 
 #include "agent/measure/problem.h"
 
-#define SCAN_BLOCK 8192 /* elements that are compared one by one when one of them is suspect */
-#define SCAN_ELEMENTS (64 * SCAN_BLOCK) /* of a thread at once */
+/* OUTCOME_CORRECT, OUTCOME_CORRECTNESS or OUTCOME_RUNTIME, with the reason for the latter two. The
+ * loaded config keeps both. The outcomes of earlier configs may change with this call, never from
+ * wrong to right. */
+must_check enum outcome config_check(struct problem *problem, struct loaded_config *loaded,
+                                     struct error *error);
 
-/* Returns a device call's result; after a failure, checks whether the device still works. */
-bool check_device_result(struct problem *problem, bool ok);
-
-/* Runs the config on outputs with the mark, and waits for it. */
-must_check bool check_launch(struct problem *problem, struct loaded_config *loaded, int mark,
-                             struct error *error);
-
-/* Checks all buffers even after a failure: each call restores the canaries. What else was written
- * outside of them is not known, so that nothing more is measured in this process. */
-must_check bool check_canaries(struct problem *problem, struct error *error);
-
-must_check bool check_download(struct problem *problem, void *bytes, const struct operand *operand,
-                               struct error *error);
+/* Checks the inputs where configs were checked since the last time: after it the outcomes that the
+ * loaded configs keep are final. To be called when all are loaded, before they are timed, and again
+ * before a later request's. False: the device refused, and the problem is spoiled. */
+must_check bool problem_inputs_check(struct problem *problem, struct error *error);
 
 #endif

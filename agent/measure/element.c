@@ -17,32 +17,27 @@ static void bfloat16_widen(const uint16_t *from, int64_t n, float *to) {
   }
 }
 
+/* The integers: X(dtype, type in C, the least and the largest double inside of its range). */
+#define INTEGERS(X)                                                                                \
+  X(UINT8, uint8_t, 0, UINT8_MAX)                                                                  \
+  X(INT8, int8_t, INT8_MIN, INT8_MAX)                                                              \
+  X(INT16, int16_t, INT16_MIN, INT16_MAX)                                                          \
+  X(UINT16, uint16_t, 0, UINT16_MAX)                                                               \
+  X(INT32, int32_t, INT32_MIN, INT32_MAX)                                                          \
+  X(UINT32, uint32_t, 0, UINT32_MAX)                                                               \
+  X(INT64, int64_t, -0x1p63, 0x1p63 - 1024)                                                        \
+  X(UINT64, uint64_t, 0, 0x1p64 - 2048)
+
 double element_get(enum dtype dtype, const void *bytes, int64_t index) {
   switch (dtype) {
   case DTYPE_BOOL:
-  case DTYPE_UINT8:
     return ((const uint8_t *)bytes)[index];
 
-  case DTYPE_INT8:
-    return ((const int8_t *)bytes)[index];
-
-  case DTYPE_INT16:
-    return ((const int16_t *)bytes)[index];
-
-  case DTYPE_UINT16:
-    return ((const uint16_t *)bytes)[index];
-
-  case DTYPE_INT32:
-    return ((const int32_t *)bytes)[index];
-
-  case DTYPE_UINT32:
-    return ((const uint32_t *)bytes)[index];
-
-  case DTYPE_INT64:
-    return (double)((const int64_t *)bytes)[index];
-
-  case DTYPE_UINT64:
-    return (double)((const uint64_t *)bytes)[index];
+#define X(id, type, least, most)                                                                   \
+  case DTYPE_##id:                                                                                 \
+    return (double)((const type *)bytes)[index];
+    INTEGERS(X)
+#undef X
 
   case DTYPE_FLOAT16:
     return (double)((const _Float16 *)bytes)[index];
@@ -80,37 +75,12 @@ void element_set(enum dtype dtype, void *bytes, int64_t index, double value) {
     ((uint8_t *)bytes)[index] = value != 0;
     return;
 
-  case DTYPE_UINT8:
-    ((uint8_t *)bytes)[index] = (uint8_t)clamp(value, 0, UINT8_MAX);
+#define X(id, type, least, most)                                                                   \
+  case DTYPE_##id:                                                                                 \
+    ((type *)bytes)[index] = (type)clamp(value, least, most);                                      \
     return;
-
-  case DTYPE_INT8:
-    ((int8_t *)bytes)[index] = (int8_t)clamp(value, INT8_MIN, INT8_MAX);
-    return;
-
-  case DTYPE_INT16:
-    ((int16_t *)bytes)[index] = (int16_t)clamp(value, INT16_MIN, INT16_MAX);
-    return;
-
-  case DTYPE_UINT16:
-    ((uint16_t *)bytes)[index] = (uint16_t)clamp(value, 0, UINT16_MAX);
-    return;
-
-  case DTYPE_INT32:
-    ((int32_t *)bytes)[index] = (int32_t)clamp(value, INT32_MIN, INT32_MAX);
-    return;
-
-  case DTYPE_UINT32:
-    ((uint32_t *)bytes)[index] = (uint32_t)clamp(value, 0, UINT32_MAX);
-    return;
-
-  case DTYPE_INT64: /* the nearest doubles inside of the type's range */
-    ((int64_t *)bytes)[index] = (int64_t)clamp(value, -0x1p63, 0x1p63 - 1024);
-    return;
-
-  case DTYPE_UINT64:
-    ((uint64_t *)bytes)[index] = (uint64_t)clamp(value, 0, 0x1p64 - 2048);
-    return;
+    INTEGERS(X)
+#undef X
 
   case DTYPE_FLOAT16:
     ((_Float16 *)bytes)[index] = (_Float16)value;
@@ -427,6 +397,15 @@ void team_run(unsigned threads, size_t n, void (*work)(void *context, size_t ite
   member_run(&team);
   for (unsigned i = 0; i < n_members; i++)
     pthread_join(members[i], NULL);
+}
+
+size_t pieces_of(int64_t elements) {
+  return (size_t)((elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS);
+}
+
+void team_run_pieces(int64_t elements, void (*work)(void *context, size_t piece), void *context) {
+  size_t n = pieces_of(elements);
+  team_run(n > 1 ? team_size() : 1, n, work, context);
 }
 
 /* One or two buffers in pieces. */

@@ -42,6 +42,10 @@ int64_t elements_far(enum dtype dtype, const void *a, const void *b, int64_t fir
 double elements_square_sum(enum dtype dtype, const void *bytes, int64_t first, int64_t n,
                            int64_t *ret_finite);
 
+/* Large buffers are read in pieces, each by one thread of a team. */
+#define SCAN_BLOCK 8192 /* elements that are compared one by one when one of them is suspect */
+#define SCAN_ELEMENTS (64 * SCAN_BLOCK) /* of a piece */
+
 #define TEAM_MAX 8
 
 unsigned team_size(void);
@@ -49,6 +53,10 @@ unsigned team_size(void);
 /* Calls work(context, i) once for every i below n, by at most `threads` and TEAM_MAX threads, and
  * returns when all have returned. */
 void team_run(unsigned threads, size_t n, void (*work)(void *context, size_t item), void *context);
+
+/* How many pieces a buffer has, and a team that works at each. */
+size_t pieces_of(int64_t elements);
+void team_run_pieces(int64_t elements, void (*work)(void *context, size_t piece), void *context);
 
 /* Whether two buffers are equal, by a team where they are large. */
 bool bytes_equal(const void *a, const void *b, size_t size);

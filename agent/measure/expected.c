@@ -5,6 +5,7 @@
 
 #include "agent/measure/element.h"
 #include "agent/measure/float8.h"
+#include "agent/measure/outputs.h"
 
 #define NEXT_SHARE 20     /* one 8-bit float in so many may be the next value */
 #define INTEGER_SHARE 100 /* one integer in so many may differ, where there are floats */
@@ -27,34 +28,13 @@ static double tolerance_of_type(enum dtype dtype, bool is_tf32) {
 
 static double tolerance_of(const struct kernel *kernel, enum dtype dtype) {
   double tolerance = tolerance_of_type(dtype, kernel->is_tf32);
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    const struct argument *other = &kernel->arguments[i];
+  array_foreach (other, kernel->arguments, kernel->n_arguments) {
     bool is_coarser = other->is_buffer && dtype_is_floating(other->dtype) &&
                       dtype_size(other->dtype) < 4 && dtype_size(dtype) >= 4;
     if (is_coarser)
       tolerance = fmax(tolerance, tolerance_of_type(other->dtype, false));
   }
   return tolerance;
-}
-
-static bool has_floats(const struct kernel *kernel) {
-  for (size_t i = 0; i < kernel->n_arguments; i++)
-    if (kernel->arguments[i].is_buffer && dtype_is_floating(kernel->arguments[i].dtype))
-      return true;
-  return false;
-}
-
-static double rms_of(enum dtype dtype, const struct expected_buffer *buffer) {
-  double sum = 0;
-  size_t n = 0;
-  for (size_t i = 0; i < buffer->n_values; i++) {
-    double value = element_get(dtype, buffer->values, (int64_t)i);
-    if (!isfinite(value))
-      continue;
-    sum += value * value;
-    n++;
-  }
-  return n ? sqrt(sum / (double)n) : 0;
 }
 
 /* How an output differs. */
@@ -76,14 +56,12 @@ static bool is_wrong(struct difference *difference, const struct expected_buffer
     return false;
 
   double a = element_get(dtype, bytes, k), b = element_get(dtype, buffer->values, i);
-  bool is_finite = isfinite(a) && isfinite(b);
-  if (dtype_is_floating(dtype) &&
-      (a == b || (isnan(a) && isnan(b)) ||
-       (is_finite && fabs(a - b) <= difference->atol + difference->rtol * fabs(b))))
+  bool is_near =
+      isfinite(a) && isfinite(b) && fabs(a - b) <= difference->atol + difference->rtol * fabs(b);
+  if (dtype_is_floating(dtype) && (is_near || a == b || (isnan(a) && isnan(b))))
     return false;
 
-  bool is_next = dtype_is_float8(dtype) && is_finite && (*found & 0x80) == (*expected & 0x80) &&
-                 abs(*found - *expected) == 1;
+  bool is_next = dtype_is_float8(dtype) && float8_is_next(dtype, *found, *expected);
   if (dtype_is_floating(dtype) && !is_next)
     return true;
   if (difference->n_counted++ == 0) {
@@ -93,24 +71,25 @@ static bool is_wrong(struct difference *difference, const struct expected_buffer
   return false;
 }
 
+/* Names the element; `why` and the number are why it is refused. */
 static bool differs(const struct kernel *kernel, const struct expected_buffer *buffer,
-                    const void *bytes, const struct difference *difference, const char *more,
-                    struct error *error) {
+                    const void *bytes, const struct difference *difference, const char *why,
+                    double number, struct error *error) {
   enum dtype dtype = difference->dtype;
-  double expected = element_get(dtype, buffer->values, difference->value);
   return error_set(error, "%s[%lld] is %.9g, Triton's interpreter has %.9g (%s%.3g)",
                    kernel->arguments[buffer->argument].name, (long long)difference->element,
-                   element_get(dtype, bytes, difference->element), expected, more,
-                   *more == 'a' ? difference->atol + difference->rtol * fabs(expected)
-                                : (double)difference->n_counted);
+                   element_get(dtype, bytes, difference->element),
+                   element_get(dtype, buffer->values, difference->value), why, number);
 }
 
 bool expected_agrees(const struct kernel *kernel, const struct expected_buffer *buffer,
                      const void *bytes, double more, struct error *error) {
   enum dtype dtype = kernel->arguments[buffer->argument].dtype;
   double tolerance = tolerance_of(kernel, dtype);
+  int64_t n_finite;
+  double rms = output_rms(dtype, buffer->values, (int64_t)buffer->n_values, &n_finite);
   struct difference difference = {.dtype = dtype,
-                                  .atol = tolerance * rms_of(dtype, buffer) + more,
+                                  .atol = tolerance * rms + more,
                                   .rtol = dtype_is_float8(dtype) ? 0 : tolerance};
   int64_t i = 0;
   for (size_t run = 0; run < buffer->n_runs; run++)
@@ -119,13 +98,19 @@ bool expected_agrees(const struct kernel *kernel, const struct expected_buffer *
       if (is_wrong(&difference, buffer, bytes, k, i)) {
         difference.element = k;
         difference.value = i;
-        return differs(kernel, buffer, bytes, &difference, "allowed difference ", error);
+        return differs(
+            kernel, buffer, bytes, &difference, "allowed difference ",
+            difference.atol + difference.rtol * fabs(element_get(dtype, buffer->values, i)), error);
       }
 
+  bool has_floats = false;
+  array_foreach (argument, kernel->arguments, kernel->n_arguments)
+    has_floats |= argument->is_buffer && dtype_is_floating(argument->dtype);
   int64_t share = dtype_is_floating(dtype) ? NEXT_SHARE
-                  : has_floats(kernel)     ? INTEGER_SHARE
+                  : has_floats             ? INTEGER_SHARE
                                            : 0,
           allowed = share ? (int64_t)buffer->n_values / share : 0;
   return difference.n_counted <= allowed ||
-         differs(kernel, buffer, bytes, &difference, "elements that differ: ", error);
+         differs(kernel, buffer, bytes, &difference,
+                 "elements that differ: ", (double)difference.n_counted, error);
 }

@@ -54,6 +54,11 @@ double float8_decode(enum dtype dtype, uint8_t code) {
   return code & 0x80 ? -INFINITY : INFINITY;
 }
 
+bool float8_is_next(enum dtype dtype, uint8_t a, uint8_t b) {
+  return isfinite(float8_decode(dtype, a)) && isfinite(float8_decode(dtype, b)) &&
+         (a & 0x80) == (b & 0x80) && abs(a - b) == 1;
+}
+
 uint8_t float8_encode(enum dtype dtype, double value) {
   const struct format *format = &formats[dtype];
   uint8_t sign = signbit(value) ? 0x80 : 0;

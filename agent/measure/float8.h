@@ -30,6 +30,9 @@ double float8_decode(enum dtype dtype, uint8_t code);
  * it is in float8_e5m2. NaN becomes 0x7f or 0x80, and in float8e4b15 the largest value. */
 uint8_t float8_encode(enum dtype dtype, double value);
 
+/* Whether two codes are of finite neighbours with one sign: codes count upwards. */
+bool float8_is_next(enum dtype dtype, uint8_t a, uint8_t b);
+
 /* Decodes `n` finite values. As fast as memory. */
 void float8_widen(enum dtype dtype, const uint8_t *from, int64_t n, float *to);
 

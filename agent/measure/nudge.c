@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "agent/measure/agreement.h"
 #include "agent/measure/element.h"
 #include "common/base/numbers.h"
 
@@ -25,25 +24,17 @@ void elements_nudge(enum dtype dtype, bool is_tf32, void *bytes, int64_t element
   }
 }
 
-static bool is_nudged(const struct problem *problem, size_t i, size_t set) {
-  const struct argument *argument = &problem->kernel->arguments[i];
-  return problem->operands[i].sets[set] && agreement_varies(argument) &&
-         dtype_is_floating(argument->dtype);
-}
-
 /* A buffer with the nudged data of another. */
-static bool buffer_nudged(struct problem *problem, size_t i, size_t set,
+static bool buffer_nudged(struct problem *problem, const struct operand *operand, size_t set,
                           struct device_buffer **ret_buffer, struct error *error) {
   struct device *device = problem->device;
   const struct device_ops *ops = device->ops;
-  const struct operand *operand = &problem->operands[i];
   void *bytes = ops->host_buffer_new(device, operand->bytes);
   struct device_buffer *buffer = NULL;
   bool is_made = ops->download(device, bytes, operand->sets[set]->address, operand->bytes, error) &&
                  ops->buffer_new(device, operand->bytes, &buffer, error);
   if (is_made) {
-    elements_nudge(problem->kernel->arguments[i].dtype, problem->kernel->is_tf32, bytes,
-                   operand->elements);
+    elements_nudge(operand->argument->dtype, problem->kernel->is_tf32, bytes, operand->elements);
     is_made = ops->upload(device, buffer->address, bytes, operand->bytes, error);
   }
   if (!is_made && buffer)
@@ -56,27 +47,27 @@ static bool buffer_nudged(struct problem *problem, size_t i, size_t set,
 bool inputs_nudge(struct problem *problem, size_t set, struct nudge *ret_nudge,
                   struct error *error) {
   *ret_nudge = (struct nudge){0};
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
+  operands_foreach (problem, operand) {
     struct device_buffer *buffer;
-    if (!is_nudged(problem, i, set))
+    if (!operand->sets[set] || !argument_varies(operand->argument) ||
+        !dtype_is_floating(operand->argument->dtype))
       continue;
-    if (!buffer_nudged(problem, i, set, &buffer, error)) {
+    if (!buffer_nudged(problem, operand, set, &buffer, error)) {
       inputs_unnudge(problem, set, ret_nudge);
       return false;
     }
-    ret_nudge->replaced[i] = problem->operands[i].sets[set];
-    problem->operands[i].sets[set] = buffer;
+    ret_nudge->replaced[operand->index] = operand->sets[set];
+    operand->sets[set] = buffer;
     ret_nudge->n++;
   }
   return true;
 }
 
 void inputs_unnudge(struct problem *problem, size_t set, struct nudge *nudge) {
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    struct operand *operand = &problem->operands[i];
-    if (!nudge->replaced[i])
+  operands_foreach (problem, operand) {
+    if (!nudge->replaced[operand->index])
       continue;
     problem->device->ops->buffer_free(problem->device, operand->sets[set]);
-    operand->sets[set] = TAKE(nudge->replaced[i]);
+    operand->sets[set] = TAKE(nudge->replaced[operand->index]);
   }
 }

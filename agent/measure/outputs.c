@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "agent/measure/check.h"
 #include "agent/measure/element.h"
 #include "agent/measure/float8.h"
 
@@ -43,7 +42,7 @@ static void piece_differ(void *context, size_t piece) {
   }
 }
 
-/* Elements of 8-bit floats, of which few may be the next value: codes count upwards. */
+/* Elements of 8-bit floats, of which few may be the next value. */
 static void piece_compare_float8(const struct pieces *pieces, size_t piece) {
   const uint8_t *bytes = pieces->of->bytes, *expected = pieces->of->expected;
   for (int64_t k = (int64_t)piece * SCAN_ELEMENTS;
@@ -54,8 +53,7 @@ static void piece_compare_float8(const struct pieces *pieces, size_t piece) {
            b = element_get(pieces->of->dtype, expected, k);
     if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= pieces->of->tolerance.atol)
       continue;
-    bool is_next = isfinite(a) && isfinite(b) && (bytes[k] & 0x80) == (expected[k] & 0x80) &&
-                   abs(bytes[k] - expected[k]) == 1;
+    bool is_next = float8_is_next(pieces->of->dtype, bytes[k], expected[k]);
     pieces->counts[piece] += is_next;
     if (!is_next)
       pieces->far[piece] = k;
@@ -86,12 +84,12 @@ static void piece_compare(void *context, size_t piece) {
 
 static struct compared pieces_run(const struct comparison *comparison,
                                   void (*work)(void *context, size_t piece), double *ret_sum) {
-  size_t n = (size_t)((comparison->elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS);
+  size_t n = pieces_of(comparison->elements);
   cleanup_free int64_t *far = xcalloc(n + 1, sizeof *far);
   cleanup_free double *sums = xcalloc(n + 1, sizeof *sums);
   cleanup_free int64_t *counts = xcalloc(n + 1, sizeof *counts);
   struct pieces pieces = {comparison, far, sums, counts};
-  team_run(n > 1 ? team_size() : 1, n, work, &pieces);
+  team_run_pieces(comparison->elements, work, &pieces);
 
   struct compared compared = {.far = -1};
   *ret_sum = 0;

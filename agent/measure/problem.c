@@ -1,22 +1,16 @@
 /* Buffers, rotation and scalars of a kernel with a key on a device. */
 #include "agent/measure/problem.h"
 
-#include "agent/device/device.h"
-#include "agent/measure/agreement.h"
 #include "agent/measure/element.h"
 #include "common/base/log.h"
 #include "common/kernel/kernel_case.h"
 
 #define CACHE_LINE 64
 #define PAGE 4096
+#define LARGE_SET (AGREEMENT_SETS - 1)
 
 static struct space_facts facts_of(const struct problem *problem) {
   return (struct space_facts){problem->key, problem->device->gpu_name, problem->device->arch};
-}
-
-static bool buffer_new(struct problem *problem, size_t size, struct device_buffer **ret_buffer,
-                       struct error *error) {
-  return problem->device->ops->buffer_new(problem->device, size, ret_buffer, error);
 }
 
 /* Copies of small operands are close together, so that they fill the cache and not only its sets at
@@ -35,8 +29,8 @@ static size_t rotation_choose(struct problem *problem, const struct problem_setu
   size_t memory = problem->device->memory_bytes, displacement = problem->device->displacement_bytes,
          total = 0;
 
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++)
-    total += stride_of(problem->operands[i].bytes);
+  operands_foreach (problem, operand)
+    total += stride_of(operand->bytes);
   rotation->n_copies = 1;
   rotation->flush_instructions = regime->flushes && setup->instruction_flush != NULL;
   if (!regime->rotates || !total)
@@ -58,11 +52,11 @@ static bool fits(size_t needed, size_t memory) { return !memory || needed <= mem
  * made once and shared by all configs. */
 static bool operands_size(struct problem *problem, const struct scope *scope,
                           const struct problem_setup *setup, struct error *error) {
-  size_t on_device = 0, on_host = 0, memory = problem->device->memory_bytes, sets_on_device = 0,
-         sets_on_host = 0;
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    const struct argument *argument = &problem->kernel->arguments[i];
-    struct operand *operand = &problem->operands[i];
+  /* In all, and how much more with all sets. */
+  size_t on_device = 0, on_host = 0, sets_on_device = 0, sets_on_host = 0;
+  size_t memory = problem->device->memory_bytes, host_memory = cpu_memory_available();
+  operands_foreach (problem, operand) {
+    const struct argument *argument = operand->argument;
     if (!argument_has_buffer(argument))
       continue;
     if (!argument_elements(argument, scope, &operand->elements, error))
@@ -75,7 +69,7 @@ static bool operands_size(struct problem *problem, const struct scope *scope,
     on_host += (n + (argument->reference_entry && problem->reference)) * operand->bytes;
     if (!problem->n_sets)
       continue;
-    if (agreement_varies(argument))
+    if (argument_varies(argument))
       sets_on_device += AGREEMENT_SETS * operand->bytes;
     if (argument->access != ACCESS_READ) {
       size_t kept = problem->device->has_fingerprint ? operand->bytes : 0;
@@ -86,8 +80,7 @@ static bool operands_size(struct problem *problem, const struct scope *scope,
     }
   }
 
-  bool is_host = problem->kernel->language == LANGUAGE_C;
-  size_t host_memory = cpu_memory_available();
+  bool is_host = problem->kernel->language == LANGUAGE_C; /* runs in the host's memory */
   bool has_room = is_host ? fits(on_device + on_host + sets_on_device + sets_on_host, memory)
                           : fits(on_device + sets_on_device, memory) &&
                                 fits(on_host + sets_on_host, host_memory);
@@ -97,45 +90,75 @@ static bool operands_size(struct problem *problem, const struct scope *scope,
     on_host += sets_on_host;
   }
 
-  if (problem->kernel->language == LANGUAGE_C) { /* runs in the host's memory */
-    on_device += rotation_choose(problem, setup, on_device + on_host);
-    return memory_suffices("memory", on_device + on_host, memory, error);
-  }
-
+  if (is_host)
+    on_device += on_host;
   on_device += rotation_choose(problem, setup, on_device);
-  return memory_suffices("the device's memory", on_device, memory, error) &&
-         memory_suffices("the host's memory", on_host, cpu_memory_available(), error);
+  return memory_suffices(is_host ? "memory" : "the device's memory", on_device, memory, error) &&
+         (is_host || memory_suffices("the host's memory", on_host, host_memory, error));
 }
 
-static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct error *error) {
-  const struct argument *argument = &problem->kernel->arguments[i];
+bool argument_varies(const struct argument *argument) {
+  enum fill_kind kind = argument->fill.kind;
+  return argument_has_buffer(argument) && argument->access != ACCESS_WRITE &&
+         (kind == FILL_NORMAL || kind == FILL_UNIFORM || kind == FILL_INTEGERS ||
+          kind == FILL_SORTED || kind == FILL_PERMUTATION);
+}
+
+bool set_is_large(const struct kernel *kernel, size_t set) {
+  return set == LARGE_SET && !kernel->is_scaled_down;
+}
+
+/* Makes and fills the data of all sets of an operand; `given` holds the first set's. */
+static bool sets_new(struct problem *problem, struct operand *operand, uint64_t seed,
+                     struct error *error) {
   struct device *device = problem->device;
   const struct device_ops *ops = device->ops;
-  struct operand *operand = &problem->operands[i];
-  if (!buffer_new(problem, operand->bytes, &operand->checked, error))
+  if (problem->n_sets < 2 || !argument_varies(operand->argument))
+    return true;
+
+  void *bytes = ops->host_buffer_new(device, operand->bytes);
+  bool is_made = true;
+  for (size_t set = 0; set < problem->n_sets && is_made; set++) {
+    struct argument of_set = *operand->argument;
+    if (set_is_large(problem->kernel, set))
+      of_set.fill.scale = AGREEMENT_LARGE;
+    if (set)
+      inputs_fill(&of_set, operand->index, operand->elements, seed + set * 0x9e3779b97f4a7c15u,
+                  bytes);
+    is_made = ops->buffer_new(device, operand->bytes, &operand->sets[set], error) &&
+              ops->upload(device, operand->sets[set]->address, set ? bytes : operand->given,
+                          operand->bytes, error);
+  }
+  ops->host_buffer_free(device, bytes);
+  return is_made || error_prefix(error, "argument \"%s\": ", operand->argument->name);
+}
+
+static bool operand_new(struct problem *problem, struct operand *operand, uint64_t seed,
+                        struct error *error) {
+  const struct argument *argument = operand->argument;
+  struct device *device = problem->device;
+  const struct device_ops *ops = device->ops;
+  if (!ops->buffer_new(device, operand->bytes, &operand->checked, error))
     return error_prefix(error, "argument \"%s\": ", argument->name);
 
   void *address = operand->checked->address;
   if (problem->n_sets ? argument->access != ACCESS_READ
                       : argument->reference_entry && problem->reference)
     operand->written = ops->host_buffer_new(device, operand->bytes);
-  if (argument->access == ACCESS_WRITE) {
-    operand->room = xmalloc(operand->bytes);
+  if (argument->access == ACCESS_WRITE)
     return true;
-  }
 
   operand->given = ops->host_buffer_new(device, operand->bytes);
-  inputs_fill(argument, i, operand->elements, problem->expected ? problem->expected->seed : seed,
-              operand->given);
-  if (!ops->upload(device, address, operand->given, operand->bytes, error))
-    return false;
-  if (!agreement_sets_new(problem, i, seed, error))
+  inputs_fill(argument, operand->index, operand->elements,
+              problem->expected ? problem->expected->seed : seed, operand->given);
+  if (!ops->upload(device, address, operand->given, operand->bytes, error) ||
+      !sets_new(problem, operand, seed, error))
     return false;
   if (argument->access == ACCESS_READ)
     return !device->has_fingerprint ||
            ops->fingerprint(device, address, operand->bytes, &operand->filled, error);
 
-  return buffer_new(problem, operand->bytes, &operand->pristine, error) &&
+  return ops->buffer_new(device, operand->bytes, &operand->pristine, error) &&
          ops->copy(device, operand->pristine->address, address, operand->bytes, error);
 }
 
@@ -144,7 +167,7 @@ static bool copies_new(struct problem *problem, struct operand *operand, size_t 
                        struct error *error) {
   const struct device_ops *ops = problem->device->ops;
   size_t stride = stride_of(operand->bytes);
-  if (!buffer_new(problem, stride * n_copies, &operand->copies, error))
+  if (!ops->buffer_new(problem->device, stride * n_copies, &operand->copies, error))
     return false;
 
   /* Outputs too: their pages must be mapped before they are timed. */
@@ -164,13 +187,10 @@ static bool rotation_new(struct problem *problem, struct error *error) {
   struct device_rotation *rotation = &problem->rotation;
   rotation->operands = xcalloc(problem->kernel->n_arguments, sizeof *rotation->operands);
 
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    struct operand *operand = &problem->operands[i];
+  operands_foreach (problem, operand)
     if (operand->checked && rotation->n_copies > 1 &&
         !copies_new(problem, operand, rotation->n_copies, error))
-      return error_prefix(error,
-                          "cold copies of argument \"%s\": ", problem->kernel->arguments[i].name);
-  }
+      return error_prefix(error, "cold copies of argument \"%s\": ", operand->argument->name);
 
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     const struct argument *argument = &problem->kernel->arguments[i];
@@ -237,31 +257,33 @@ bool problem_new(const struct problem_setup *setup, struct problem **ret_problem
 
   struct space_facts facts = facts_of(problem);
   struct scope scope = {0}, baseline_scope = {0};
+  for (size_t i = 0; i < kernel->n_arguments; i++)
+    problem->operands[i] = (struct operand){.argument = &kernel->arguments[i], .index = i};
   if (!facts_scope_add(&facts, &scope, error) || !operands_size(problem, &scope, setup, error))
     return false;
 
-  for (size_t i = 0; i < kernel->n_arguments; i++)
-    if (argument_has_buffer(&kernel->arguments[i]) && !operand_new(problem, i, setup->seed, error))
+  operands_foreach (problem, operand)
+    if (argument_has_buffer(operand->argument) &&
+        !operand_new(problem, operand, setup->seed, error))
       return false;
-  if (!scalars_evaluate(problem, setup->baseline, &baseline_scope, problem->host_scalars, error) ||
+  uint64_t scalars[KERNEL_ARGUMENTS_MAX]; /* the baseline's, which must have values */
+  if (!scalars_evaluate(problem, setup->baseline, &baseline_scope, scalars, error) ||
       !rotation_new(problem, error))
     return false;
 
   int64_t start = clock_monotonic_ns();
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    const struct operand *operand = &problem->operands[argument_owner(kernel, i)];
-    char *bytes = operand->given ? operand->given : operand->room;
-    bool is_buffer = kernel->arguments[i].is_buffer;
-    problem->host_pointers[i] = is_buffer ? bytes + argument_offset(&kernel->arguments[i]) : NULL;
-    problem->host_arguments[i] =
-        is_buffer ? (void *)&problem->host_pointers[i] : (void *)&problem->host_scalars[i];
-  }
-
-  for (size_t i = 0; i < kernel->n_arguments && setup->reference; i++)
-    if (kernel->arguments[i].reference_entry)
-      expectation_compute(setup->reference, i, problem->operands[i].elements,
-                          kernel->reference.samples, setup->seed, problem->host_arguments,
-                          &problem->operands[i].expected);
+  if (setup->reference && !reference_prepare(setup->reference,
+                                             &(struct reference_setup){.kernel = kernel,
+                                                                       .space = setup->space,
+                                                                       .facts = facts,
+                                                                       .config = setup->baseline,
+                                                                       .seed = setup->seed},
+                                             error))
+    return false;
+  operands_foreach (problem, operand)
+    if (setup->reference && operand->argument->reference_entry)
+      expectation_compute(setup->reference, operand->index, operand->elements,
+                          kernel->reference.samples, setup->seed, &operand->expected);
   problem->reference_ns = clock_monotonic_ns() - start;
   *ret_problem = TAKE(problem);
   return true;
@@ -269,8 +291,7 @@ bool problem_new(const struct problem_setup *setup, struct problem **ret_problem
 
 void problem_free(struct problem *problem) {
   const struct device_ops *ops = problem->device->ops;
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    struct operand *operand = &problem->operands[i];
+  operands_foreach (problem, operand) {
     struct device_buffer *buffers[] = {operand->checked, operand->pristine, operand->copies};
     void *host_buffers[] = {operand->given, operand->written, operand->first};
     for (size_t k = 0; k < 3; k++) {
@@ -288,11 +309,9 @@ void problem_free(struct problem *problem) {
         ops->host_buffer_free(problem->device, operand->agreed[k].bytes);
     }
     expectation_release(&operand->expected);
-    free(operand->room);
   }
 
-  if (problem->reference)
-    reference_free(problem->reference);
+  DISCARD(problem->reference, reference_free);
   free(problem->rotation.operands);
   free(problem);
 }
@@ -321,8 +340,8 @@ static void launch_make(struct problem *problem, const struct launch_spec *spec,
                         struct loaded_config *loaded) {
   const struct launch_plan *plan = &loaded->plan;
   const struct launch_arguments *stated = &spec->arguments;
-  for (size_t i = 0; i < stated->n; i++)
-    loaded->n_tensormaps += stated->all[i].map.base != NULL;
+  array_foreach (argument, stated->all, stated->n)
+    loaded->n_tensormaps += argument->map.base != NULL;
   if (loaded->n_tensormaps) {
     size_t bytes = loaded->n_tensormaps * TENSORMAP_BYTES;
     loaded->tensormaps = xcalloc(loaded->n_tensormaps, sizeof *loaded->tensormaps);
@@ -397,9 +416,9 @@ enum outcome config_load(struct problem *problem, uint64_t config, const char *o
 
 void config_unload(struct problem *problem, struct loaded_config *loaded) {
   size_t n = 0;
-  for (size_t i = 0; i < problem->n_unsettled; i++)
-    if (problem->unsettled[i] != loaded)
-      problem->unsettled[n++] = problem->unsettled[i];
+  array_foreach (kept, problem->unsettled, problem->n_unsettled)
+    if (*kept != loaded)
+      problem->unsettled[n++] = *kept;
   problem->n_unsettled = n;
   if (problem->of_default == loaded)
     problem->of_default = NULL;
@@ -429,17 +448,17 @@ void problem_check_device(struct problem *problem, bool was_launched) {
 
 bool problem_reset(struct problem *problem, int mark, struct error *error) {
   struct device *device = problem->device;
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    struct operand *operand = &problem->operands[i];
-    const struct argument *argument = &problem->kernel->arguments[i];
+  operands_foreach (problem, operand) {
+    const struct argument *argument = operand->argument;
     if (!argument->is_buffer)
       continue;
-    char *buffer = problem->operands[argument_owner(problem->kernel, i)].checked->address;
-    problem->pointers[i] = buffer + argument_offset(argument);
+    const struct operand *owner =
+        &problem->operands[argument_owner(problem->kernel, operand->index)];
+    char *to = owner->checked->address;
+    bool ok = true;
+    problem->pointers[operand->index] = to + argument_offset(argument);
     if (argument->alias)
       continue;
-    void *to = buffer;
-    bool ok = true;
     if (argument->access == ACCESS_WRITE)
       ok =
           device->ops->fill(device, to, element_mark(argument->dtype, mark), operand->bytes, error);

@@ -2,13 +2,14 @@
  * whether a config computes what the reference does.
  *
  * Buffers (problem.c). Every buffer argument has one checked copy between canaries, which
- * correctness runs use. What the timing uses depends on the regime, decided here once:
- * - warm: always the checked copy, so that operands are still in the caches.
- * - cold: copies of all operands, together at least the device's displacement_bytes, used in turn;
- *   when that would take more than `rotation_bytes_max` or than the device has left, the checked
- *   copy with the caches displaced before every sample, one call a sample. Address translations
- *   (TLB) are then as cold as the data. Instructions are cold only if `instruction_flush` is given
- *   and the device can flush them, also with one call a sample.
+ * correctness runs use. What the timing uses depends on the regime's facts
+ * (common/regime/regime.h):
+ * - one that does not rotate: always the checked copy, so that operands are still in the caches.
+ * - one that rotates: copies of all operands, together at least the device's displacement_bytes,
+ * used in turn; when that would take more than `rotation_bytes_max` or than the device has left,
+ * the checked copy with the caches displaced before every sample, one call a sample. Address
+ * translations (TLB) are then as cold as the data. Instructions are cold only if
+ * `instruction_flush` is given and the device can flush them, also with one call a sample.
  *
  * Inputs are filled and uploaded once, outputs are marked on the device.
  *
@@ -66,6 +67,7 @@
 #define CHECK_FAR_MAX 256 /* of an output; each may take the reference a row times a column */
 
 #define AGREEMENT_SETS 3
+#define AGREEMENT_LARGE 32 /* the factor of the last set (agent/measure/agreement.h) */
 
 /* What the default config wrote in an output with one set of inputs (agent/measure/agreement.h).
  * Where the device has fingerprints it stays there until a config has written something else. */
@@ -79,8 +81,10 @@ struct agreed {
   bool is_overflown; /* not of the first set: NaN or infinity, not in the same places twice */
 };
 
-/* One buffer argument; all zero for a scalar. Host buffers are the device's, except `room`. */
+/* One argument; of a scalar only the first two members are set. Host buffers are the device's. */
 struct operand {
+  const struct argument *argument;
+  size_t index; /* of the argument */
   int64_t elements;
   size_t bytes;
   void *given;   /* host: its data before a call; NULL for access write */
@@ -88,7 +92,6 @@ struct operand {
   void *first; /* host: the first output that was right; NULL: none yet, or all elements are sampled
                 */
   bool is_first_settled;     /* the inputs were unchanged after it */
-  void *room;                /* host: an output's place for the reference; access write only */
   struct fingerprint filled; /* of `checked` as it was filled; access read, and where the device has
                                 fingerprints */
   struct fingerprint left;   /* of its data after the last call */
@@ -105,6 +108,13 @@ struct operand {
   struct device_buffer *sets[AGREEMENT_SETS];
   struct agreed agreed[AGREEMENT_SETS];
 };
+
+/* Loops over the operands of all arguments, and over those that are compared. */
+#define operands_foreach(problem, operand)                                                         \
+  array_foreach (operand, (problem)->operands, (problem)->kernel->n_arguments)
+#define outputs_foreach(problem, operand)                                                          \
+  operands_foreach (problem, operand)                                                              \
+    if (operand->written)
 
 struct problem_setup {
   struct device *device;
@@ -139,11 +149,8 @@ struct problem {
   struct loaded_config *of_default; /* NULL: it is not loaded any more */
   bool is_nudged[AGREEMENT_SETS];   /* the sensitivity of outputs is known, of each set */
   bool is_noisy;                    /* that differs from run to run */
-  /* The arguments of the reference. */
-  void *host_pointers[KERNEL_ARGUMENTS_MAX], *host_arguments[KERNEL_ARGUMENTS_MAX];
-  uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
-  int64_t reference_ns; /* spent on its samples */
-  bool has_checked;     /* a config */
+  int64_t reference_ns;             /* spent on its samples */
+  bool has_checked;                 /* a config */
   /* Not empty: why the baseline's output is wrong, in an element that is not among the samples. */
   struct error baseline_wrong;
   size_t n_ran; /* checks since the inputs were checked last, with any outcome */
@@ -206,15 +213,10 @@ void problem_check_device(struct problem *problem, bool was_launched);
  * have their initial data. */
 must_check bool problem_reset(struct problem *problem, int mark, struct error *error);
 
-/* OUTCOME_CORRECT, OUTCOME_CORRECTNESS or OUTCOME_RUNTIME, with the reason for the latter two. The
- * loaded config keeps both. The outcomes of earlier configs may change with this call, never from
- * wrong to right. */
-must_check enum outcome config_check(struct problem *problem, struct loaded_config *loaded,
-                                     struct error *error);
-
-/* Checks the inputs where configs were checked since the last time: after it the outcomes that the
- * loaded configs keep are final. To be called when all are loaded, before they are timed, and again
- * before a later request's. False: the device refused, and the problem is spoiled. */
-must_check bool problem_inputs_check(struct problem *problem, struct error *error);
+/* Whether the argument's data differ between sets of inputs, and whether a set is of large inputs.
+ * A kernel whose inputs a builder scaled down has none: larger ones would be of a scale with which
+ * the builder saw it diverge. */
+bool argument_varies(const struct argument *argument);
+bool set_is_large(const struct kernel *kernel, size_t set);
 
 #endif

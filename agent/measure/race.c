@@ -82,7 +82,8 @@ static void turn_take(const struct running *running, const struct timed_config *
   listener->take(listener->context, timed ? timed->loaded->config : RACE_NO_CONFIG);
 }
 
-static bool is_over(const struct running *running) {
+/* Whether nothing more is to be sampled. */
+static bool must_stop(const struct running *running) {
   return running->setup->problem->is_spoiled || running->is_abandoned;
 }
 
@@ -145,7 +146,7 @@ static void warm_up_all(struct running *running) {
   if (setup->limits->best_ratio > 0)
     best_us *= fmin(1, setup->limits->best_ratio);
 
-  for (size_t i = 0; i < setup->n && !is_over(running); i++) {
+  for (size_t i = 0; i < setup->n && !must_stop(running); i++) {
     struct timed_config *timed = &setup->configs[i];
     struct error error;
     if (i && !setup->limits->is_whole && is_budget_spent(running)) {
@@ -166,20 +167,6 @@ static void warm_up_all(struct running *running) {
   running->race->warm_up_ns = clock_monotonic_ns() - running->start_ns;
 }
 
-/* Warms up for longer the configs whose first call looked slow and that are still in after a round:
- * something else had slowed that call. */
-static void warm_up_rest(struct running *running) {
-  const struct race_setup *setup = running->setup;
-  for (size_t i = 0; i < setup->n && !is_over(running); i++) {
-    struct error error;
-    if (!running->is_in[i] || !running->is_cut[i])
-      continue;
-    turn_take(running, &setup->configs[i]);
-    if (!timed_warm_up(setup->problem, &setup->configs[i], WARM_UP_CONFIG_US, 0, &error))
-      fail(running, i, &error);
-  }
-}
-
 static void block_run(struct running *running, const size_t *places, size_t n) {
   const struct race_setup *setup = running->setup;
   struct device *device = setup->problem->device;
@@ -197,7 +184,7 @@ static void block_run(struct running *running, const size_t *places, size_t n) {
       problem_check_device(setup->problem, true);
   }
 
-  for (size_t k = 0; k < n && !is_timed && !is_over(running); k++) {
+  for (size_t k = 0; k < n && !is_timed && !must_stop(running); k++) {
     if (places[k] == ORDER_BASELINE) {
       baseline_time(running, &timings[k]);
       continue;
@@ -207,7 +194,7 @@ static void block_run(struct running *running, const size_t *places, size_t n) {
       fail(running, places[k], &error);
   }
 
-  for (size_t k = 0; k < n && !is_over(running); k++) {
+  for (size_t k = 0; k < n && !must_stop(running); k++) {
     if (places[k] == ORDER_BASELINE) {
       running->baselines_us[running->n_baselines++] = timings[k].us;
       continue;
@@ -215,13 +202,7 @@ static void block_run(struct running *running, const size_t *places, size_t n) {
     struct timed_config *timed = &setup->configs[places[k]];
     if (!running->is_in[places[k]])
       continue;
-    /* Room grows by doubling: it is full whenever n is a power of two, from 8 on. */
-    if (timed->n == 0 || (timed->n >= 8 && (timed->n & (timed->n - 1)) == 0)) {
-      size_t capacity = timed->n ? 2 * timed->n : 8;
-      timed->samples_us = xreallocarray(timed->samples_us, capacity, sizeof(double));
-      timed->baseline_us = xreallocarray(timed->baseline_us, capacity, sizeof(double));
-    }
-    timed->samples_us[timed->n++] = fmax(timings[k].us, VERDICT_US_MIN);
+    *APPEND(timed->samples_us, timed->n) = fmax(timings[k].us, VERDICT_US_MIN);
   }
 }
 
@@ -238,9 +219,10 @@ static void round_run(struct running *running) {
     race_order_draw(&running->order, &running->rng, running->is_in, setup->n);
   running->n_baselines = 0;
 
-  for (size_t b = 0, begin = 0; b < order->n_blocks && !is_over(running); begin = order->ends[b++])
+  for (size_t b = 0, begin = 0; b < order->n_blocks && !must_stop(running);
+       begin = order->ends[b++])
     block_run(running, order->places + begin, order->ends[b] - begin);
-  if (is_over(running))
+  if (must_stop(running))
     return;
 
   double spent_ns = (double)(clock_monotonic_ns() - start), total_us = 0;
@@ -255,7 +237,8 @@ static void round_run(struct running *running) {
     if (!running->is_in[i])
       continue;
     double sample_us = timed->samples_us[race->n_rounds];
-    timed->baseline_us[race->n_rounds] = baseline_us;
+    size_t n_paired = race->n_rounds; /* the pairs of earlier rounds */
+    *APPEND(timed->baseline_us, n_paired) = baseline_us;
     timed->device_ns += (int64_t)(spent_ns * sample_us * timed->calls / total_us);
   }
 
@@ -265,9 +248,9 @@ static void round_run(struct running *running) {
   cleanup_free double *known = xcalloc(race->n_rounds, sizeof *known);
   size_t n_known = 0;
 
-  for (size_t r = 0; r < race->n_rounds; r++)
-    if (running->clocks_mhz[r] > 0)
-      known[n_known++] = running->clocks_mhz[r];
+  array_foreach (clock_mhz, running->clocks_mhz, race->n_rounds)
+    if (*clock_mhz > 0)
+      known[n_known++] = *clock_mhz;
   race->clock_mhz = n_known ? median_of(known, n_known) : 0;
   race->n_rejected = 0;
 
@@ -287,14 +270,14 @@ static void round_judge(struct running *running) {
       in[n_in++] = &setup->configs[i];
 
   race_judge(&running->spread, in, n_in, setup->limits, standings);
-  for (size_t k = 0; k < n_in && !is_over(running); k++) {
+  for (size_t k = 0; k < n_in && !must_stop(running); k++) {
     n_open += standings[k] == STANDING_OPEN;
     if (standings[k] == STANDING_FAR || standings[k] == STANDING_BEHIND)
       leave(running, (size_t)(in[k] - setup->configs),
             standings[k] == STANDING_FAR ? RACE_END_FAR : RACE_END_BEHIND);
   }
 
-  running->is_decided = !is_over(running) && n_open == 0;
+  running->is_decided = !must_stop(running) && n_open == 0;
 }
 
 void race_run(const struct race_setup *setup, struct race *race) {
@@ -317,19 +300,28 @@ void race_run(const struct race_setup *setup, struct race *race) {
   };
   memset(running.is_in, true, n);
 
+  /* A call that ends the device's idling, before the warm-up. */
   struct device_timing awake = timed_sample(setup->problem, setup->baseline);
   baseline_time(&running, &awake);
-  if (!is_over(&running))
+  if (!must_stop(&running))
     warm_up_all(&running);
 
-  while (!is_over(&running) && running.n_in && !running.is_decided &&
+  while (!must_stop(&running) && running.n_in && !running.is_decided &&
          race->n_rounds < setup->limits->rounds_max &&
          (race->n_rounds < least || !is_budget_spent(&running))) {
-    if (race->n_rounds == 1)
-      warm_up_rest(&running);
-    if (!is_over(&running))
+    /* Warms up for longer the configs whose first call looked slow and that are still in after a
+     * round: something else had slowed that call. */
+    for (size_t i = 0; i < n && race->n_rounds == 1 && !must_stop(&running); i++) {
+      struct error error;
+      if (!running.is_in[i] || !running.is_cut[i])
+        continue;
+      turn_take(&running, &setup->configs[i]);
+      if (!timed_warm_up(setup->problem, &setup->configs[i], WARM_UP_CONFIG_US, 0, &error))
+        fail(&running, i, &error);
+    }
+    if (!must_stop(&running))
       round_run(&running);
-    if (!is_over(&running))
+    if (!must_stop(&running))
       round_judge(&running);
   }
 
@@ -337,7 +329,7 @@ void race_run(const struct race_setup *setup, struct race *race) {
                       : race->n_rounds >= setup->limits->rounds_max ? RACE_END_ROUNDS
                                                                     : RACE_END_BUDGET;
 
-  for (size_t i = 0; i < n && !is_over(&running); i++)
+  for (size_t i = 0; i < n && !must_stop(&running); i++)
     if (running.is_in[i])
       leave(&running, i, end);
   race->device_ns = clock_monotonic_ns() - running.start_ns;

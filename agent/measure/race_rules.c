@@ -91,9 +91,8 @@ static void spread_add(struct race_spread *spread, const struct timed_config *co
     differences[i] = log(in[i]->samples_us[round] / in[i]->samples_us[round - 1]);
 
   double common = median_of(differences, m), scale = sqrt(2 * (1 - 1 / (double)m));
-  for (size_t i = 0; i < m; i++) {
-    GROW(spread->residuals, spread->n, spread->capacity);
-    spread->residuals[spread->n++] = fabs(differences[i] - common) / scale;
+  array_foreach (difference, differences, m) {
+    *APPEND(spread->residuals, spread->n) = fabs(*difference - common) / scale;
   }
 }
 
@@ -140,8 +139,8 @@ static enum race_standing standing_of(const struct leader *leader, const struct 
 static void far_find(const struct timed_config *const *in, size_t n, double best_ratio,
                      enum race_standing *standings) {
   double best_us = INFINITY;
-  for (size_t i = 0; i < n; i++)
-    best_us = fmin(best_us, in[i]->samples_us[0]);
+  array_foreach (timed, in, n)
+    best_us = fmin(best_us, (*timed)->samples_us[0]);
   for (size_t i = 0; i < n; i++) {
     double elsewhere_us = best_ratio > 0 ? best_ratio * in[i]->baseline_us[0] : INFINITY;
     double own_us = in[i]->estimate_us > 0 ? fmin(in[i]->estimate_us, in[i]->samples_us[0])
@@ -153,8 +152,8 @@ static void far_find(const struct timed_config *const *in, size_t n, double best
 
 void race_judge(struct race_spread *spread, const struct timed_config *const *in, size_t n,
                 const struct race_limits *limits, enum race_standing *standings) {
-  for (size_t i = 0; i < n; i++)
-    standings[i] = STANDING_OPEN;
+  array_foreach (standing, standings, n)
+    *standing = STANDING_OPEN;
   if (!n || (!isfinite(limits->margin) && limits->precision <= 0))
     return;
 
@@ -170,12 +169,12 @@ void race_judge(struct race_spread *spread, const struct timed_config *const *in
 
   cleanup_free double *scratch = xcalloc(rounds, sizeof *scratch);
   struct leader leader = {NULL, limits->best_ratio > 0 ? log(limits->best_ratio) : INFINITY};
-  for (size_t i = 0; i < n; i++) {
+  array_foreach (timed, in, n) {
     for (size_t r = 0; r < rounds; r++)
-      scratch[r] = log(in[i]->samples_us[r] / in[i]->baseline_us[r]);
+      scratch[r] = log((*timed)->samples_us[r] / (*timed)->baseline_us[r]);
     double ratio = median_of(scratch, rounds);
     if (ratio < leader.log_ratio)
-      leader = (struct leader){in[i], ratio};
+      leader = (struct leader){*timed, ratio};
   }
 
   double sigma = race_spread_sigma(spread);

@@ -70,7 +70,7 @@ enum race_standing { STANDING_OPEN, STANDING_DECIDED, STANDING_FAR, STANDING_BEH
 /* What is left of the differences between neighbouring rounds, scaled to the noise of one
  * sample. */
 struct race_spread {
-  size_t n, capacity;
+  size_t n;
   double *residuals; /* absolute */
 };
 void race_spread_release(struct race_spread *spread);

@@ -21,6 +21,7 @@ struct reference {
   bool is_lost;
   void *object;
   double (*element)(int argument, int64_t index, void **arguments);
+  struct reference_host *host; /* of an object in this process, once it is prepared */
 };
 
 struct reference_host {
@@ -126,74 +127,57 @@ static uint64_t permuted(uint64_t index, uint64_t n, uint64_t seed) {
   return value;
 }
 
+/* Element `index` of a fill whose elements are independent of each other, but for a block's
+ * generator. */
+static double drawn_value(const struct filling *filling, struct rng *rng, int64_t index) {
+  const struct argument *argument = filling->argument;
+  double low = argument->fill.low, high = argument->fill.high;
+  switch (argument->fill.kind) {
+  case FILL_UNIFORM:
+    return low + (high - low) * rng_unit(rng);
+
+  case FILL_INTEGERS:
+    return low + (double)rng_below(rng, (uint64_t)(high - low) + 1);
+
+  case FILL_INDEX:
+    return (double)(index % index_modulus(argument->dtype));
+
+  case FILL_SORTED:
+    return sorted_value(argument, index, filling->elements, rng_unit(rng));
+
+  case FILL_RAMP:
+    return low + (double)index * high;
+
+  case FILL_PERMUTATION:
+    return (double)permuted((uint64_t)index, (uint64_t)low, filling->seed);
+
+  default: /* FILL_CONSTANT; others are not drawn by element */
+    return low;
+  }
+}
+
 /* Draws block number `item`. */
 static void block_fill(void *context, size_t item) {
   const struct filling *filling = context;
-  const struct argument *argument = filling->argument;
-  enum dtype dtype = argument->dtype;
+  const struct fill *fill = &filling->argument->fill;
+  enum dtype dtype = filling->argument->dtype;
   size_t size = dtype_size(dtype);
   int64_t first = (int64_t)item * INPUTS_BLOCK, n = filling->elements - first;
   n = n < INPUTS_BLOCK ? n : INPUTS_BLOCK;
-  double low = argument->fill.low, high = argument->fill.high;
   char *elements = filling->bytes + (size_t)first * size;
   struct rng rng = rng_seeded(filling->seed + item * 0xd1342543de82ef95u);
-  switch (argument->fill.kind) {
-  case FILL_NORMAL:
-    if (first == 0)
-      normal_fill(dtype, &rng, argument->fill.scale > 0 ? argument->fill.scale : 1, n, elements);
-    else
-      (size == 1   ? pick_8
-       : size == 2 ? pick_16
-       : size == 4 ? pick_32
-                   : pick_64)(&rng, filling->bytes, n, elements);
-    break;
-
-  case FILL_UNIFORM:
+  if (fill->kind == FILL_BLOB)
+    memcpy(elements, fill->bytes + (size_t)first * size, (size_t)n * size);
+  else if (fill->kind == FILL_NORMAL && first == 0)
+    normal_fill(dtype, &rng, fill->scale > 0 ? fill->scale : 1, n, elements);
+  else if (fill->kind == FILL_NORMAL)
+    (size == 1   ? pick_8
+     : size == 2 ? pick_16
+     : size == 4 ? pick_32
+                 : pick_64)(&rng, filling->bytes, n, elements);
+  else
     for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i, low + (high - low) * rng_unit(&rng));
-    break;
-
-  case FILL_INTEGERS:
-    for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i, low + (double)rng_below(&rng, (uint64_t)(high - low) + 1));
-    break;
-
-  case FILL_INDEX: {
-    int64_t modulus = index_modulus(dtype);
-    for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i, (double)((first + i) % modulus));
-    break;
-  }
-
-  case FILL_SORTED:
-    for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i,
-                  sorted_value(argument, first + i, filling->elements, rng_unit(&rng)));
-    break;
-
-  case FILL_RAMP:
-    for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i, low + (double)(first + i) * high);
-    break;
-
-  case FILL_PERMUTATION:
-    for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i,
-                  (double)permuted((uint64_t)(first + i), (uint64_t)low, filling->seed));
-    break;
-
-  case FILL_CONSTANT:
-    for (int64_t i = 0; i < n; i++)
-      element_set(dtype, elements, i, low);
-    break;
-
-  case FILL_BLOB:
-    memcpy(elements, argument->fill.bytes + (size_t)first * size, (size_t)n * size);
-    break;
-
-  case FILL_ZEROS:
-    break;
-  }
+      element_set(dtype, elements, i, drawn_value(filling, &rng, first + i));
 }
 
 static void later_block_fill(void *context, size_t item) { block_fill(context, item + 1); }
@@ -235,8 +219,8 @@ void inputs_fill(const struct argument *argument, size_t argument_index, int64_t
                  uint64_t seed, void *bytes) {
   static const enum fill_kind of_all[] = {FILL_NORMAL, FILL_UNIFORM, FILL_INTEGERS, FILL_ZEROS,
                                           FILL_CONSTANT};
-  for (size_t i = 0; i < ARRAY_LENGTH(of_all); i++)
-    if (argument->fill.kind == of_all[i]) {
+  list_foreach (kind, of_all)
+    if (argument->fill.kind == *kind) {
       view_fill(argument, argument_index, elements, seed, bytes);
       return;
     }
@@ -310,8 +294,8 @@ bool reference_host_new(const struct reference_setup *setup, struct reference_ho
 }
 
 void reference_host_free(struct reference_host *host) {
-  for (size_t i = 0; i < host->n; i++)
-    free(host->buffers[i]);
+  array_foreach (buffer, host->buffers, host->n)
+    free(*buffer);
   free(host);
 }
 
@@ -346,7 +330,13 @@ void reference_free(struct reference *reference) {
     close(reference->socket);
   else
     dlclose(reference->object);
+  DISCARD(reference->host, reference_host_free);
   free(reference);
+}
+
+bool reference_prepare(struct reference *reference, const struct reference_setup *setup,
+                       struct error *error) {
+  return reference->socket >= 0 || reference_host_new(setup, &reference->host, error);
 }
 
 bool reference_is_lost(const struct reference *reference) { return reference->is_lost; }
@@ -354,8 +344,8 @@ bool reference_is_lost(const struct reference *reference) { return reference->is
 /* Elements of one output, which a team computes. */
 struct sampling {
   const struct reference *reference;
+  const struct reference_host *host;
   size_t argument, n;
-  void **arguments;
   const int64_t *indices;
   double *values;
 };
@@ -364,8 +354,8 @@ static void samples_compute(void *context, size_t item) {
   const struct sampling *sampling = context;
   size_t end = (item + 1) * SAMPLES_AT_ONCE;
   for (size_t i = item * SAMPLES_AT_ONCE; i < end && i < sampling->n; i++)
-    sampling->values[i] = sampling->reference->element((int)sampling->argument,
-                                                       sampling->indices[i], sampling->arguments);
+    sampling->values[i] = sampling->reference->element(
+        (int)sampling->argument, sampling->indices[i], (void **)sampling->host->arguments);
 }
 
 static void elements_compute(const struct sampling *sampling) {
@@ -419,11 +409,10 @@ static void elements_get(struct reference *reference, const struct sampling *sam
     sampling->values[i] = NAN;
 }
 
-double reference_element(struct reference *reference, size_t argument, int64_t index,
-                         void **arguments) {
+double reference_element(struct reference *reference, size_t argument, int64_t index) {
   double value;
-  struct sampling sampling = {reference, argument, 1, arguments, &index, &value};
-  elements_get(reference, &sampling);
+  elements_get(reference,
+               &(struct sampling){reference, reference->host, argument, 1, &index, &value});
   return value;
 }
 
@@ -436,8 +425,7 @@ void reference_serve(const struct reference *reference, const struct reference_h
   while (bytes_receive(socket, &request, sizeof request) && request.n <= REQUEST_ELEMENTS_MAX &&
          request.argument < KERNEL_ARGUMENTS_MAX &&
          bytes_receive(socket, indices, request.n * sizeof *indices)) {
-    struct sampling sampling = {
-        reference, request.argument, request.n, (void **)host->arguments, indices, values};
+    struct sampling sampling = {reference, host, request.argument, request.n, indices, values};
     elements_compute(&sampling);
     if (!bytes_send(socket, values, request.n * sizeof *values))
       return;
@@ -445,8 +433,7 @@ void reference_serve(const struct reference *reference, const struct reference_h
 }
 
 void expectation_compute(struct reference *reference, size_t argument, int64_t elements,
-                         int64_t samples, uint64_t seed, void **arguments,
-                         struct expectation *ret_expectation) {
+                         int64_t samples, uint64_t seed, struct expectation *ret_expectation) {
   bool is_all = samples == 0 || elements <= samples || elements <= 2 * REFERENCE_EDGE;
   int64_t least = samples > 2 * REFERENCE_EDGE ? samples : 2 * REFERENCE_EDGE;
   size_t n = (size_t)(is_all ? elements : least);
@@ -463,9 +450,8 @@ void expectation_compute(struct reference *reference, size_t argument, int64_t e
 
   qsort(expectation.indices, n, sizeof *expectation.indices, compare_ordinals); /* all >= 0 */
 
-  struct sampling sampling = {reference,           argument,          n, arguments,
-                              expectation.indices, expectation.values};
-  elements_get(reference, &sampling);
+  elements_get(reference, &(struct sampling){reference, reference->host, argument, n,
+                                             expectation.indices, expectation.values});
   *ret_expectation = expectation;
 }
 

@@ -51,6 +51,9 @@ struct reference_setup {
   struct space_facts facts;
   uint64_t config, seed;
 };
+/* For a reference in this process, before its first element. Does nothing for one in another. */
+must_check bool reference_prepare(struct reference *reference, const struct reference_setup *setup,
+                                  struct error *error);
 must_check bool reference_host_new(const struct reference_setup *setup,
                                    struct reference_host **ret_host, struct error *error);
 void reference_host_free(struct reference_host *host);
@@ -58,10 +61,8 @@ void reference_host_free(struct reference_host *host);
 void reference_serve(const struct reference *reference, const struct reference_host *host,
                      int socket);
 
-/* Element `index` of the output that is argument number `argument`; `arguments` hold the inputs on
- * the host, unless another process has them. */
-double reference_element(struct reference *reference, size_t argument, int64_t index,
-                         void **arguments);
+/* Element `index` of the output that is argument number `argument`. */
+double reference_element(struct reference *reference, size_t argument, int64_t index);
 
 struct expectation {
   size_t n;
@@ -71,8 +72,7 @@ struct expectation {
 
 /* Computes the first and the last elements and random ones, `samples` in all (0: every element). */
 void expectation_compute(struct reference *reference, size_t argument, int64_t elements,
-                         int64_t samples, uint64_t seed, void **arguments,
-                         struct expectation *ret_expectation);
+                         int64_t samples, uint64_t seed, struct expectation *ret_expectation);
 void expectation_release(struct expectation *expectation);
 
 /* Refuses buffers that need more than is available (bytes; 0: not known) of the named memory. */

@@ -110,13 +110,13 @@ struct file {
 };
 
 struct files {
-  size_t n, capacity;
+  size_t n;
   struct file *all;
 };
 
 static void files_release(struct files *files) {
-  for (size_t i = 0; i < files->n; i++)
-    free(files->all[i].path);
+  array_foreach (file, files->all, files->n)
+    free(file->path);
   free(files->all);
 }
 #define cleanup_files __attribute__((cleanup(files_release)))
@@ -129,16 +129,15 @@ static struct files files_find(const char *root, const struct setting *setting) 
   glob_t found = {0};
   size_t n = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
 
-  for (size_t i = 0; i < n; i++) {
-    struct file file = {.path = found.gl_pathv[i]};
+  array_foreach (path, found.gl_pathv, n) {
+    struct file file = {.path = *path};
     bool is_meant =
         setting->kind == SETTING_FILE || (value_read_beside(file.path, "vendor", vendor) &&
                                           string_equal(vendor, "0x1002")); /* AMD */
     if (!is_meant || !value_read(file.path, file.value))
       continue;
     file.path = xstrdup(file.path);
-    GROW(files.all, files.n, files.capacity);
-    files.all[files.n++] = file;
+    *APPEND(files.all, files.n) = file;
   }
 
   globfree(&found);
@@ -161,11 +160,10 @@ static struct setting_finding setting_check(const char *root, const struct setti
   const char *variable = getenv(setting->name), *other = NULL;
   size_t n_other = 0, n_unsupported = 0;
 
-  for (size_t i = 0; i < files.n; i++) {
-    const struct file *file = &files.all[i];
+  array_foreach (file, files.all, files.n) {
     if (string_equal(file->value, setting->value))
       continue;
-    const char *id = json_string_value(json_object_get(unsupported, file->path + strlen(root)));
+    const char *id = json_text(unsupported, file->path + strlen(root));
     char value[VALUE_MAX];
     if (id && value_read_beside(file->path, "device", value) && string_equal(id, value)) {
       n_unsupported++;
@@ -207,30 +205,30 @@ void machine_settings_check(const char *root, struct settings_findings *ret_find
 }
 
 void settings_findings_release(struct settings_findings *findings) {
-  for (size_t i = 0; i < findings->n; i++)
-    free(findings->all[i].is);
+  array_foreach (finding, findings->all, findings->n)
+    free(finding->is);
   free(findings->all);
   *findings = (struct settings_findings){0};
 }
 
 json_t *settings_findings_differing(const struct settings_findings *findings) {
   json_t *names = json_array();
-  for (size_t i = 0; i < findings->n; i++)
-    if (findings->all[i].state == SETTING_DIFFERS)
-      ALWAYS(json_array_append_new(names, json_string(findings->all[i].name)) == 0);
+  array_foreach (finding, findings->all, findings->n)
+    if (finding->state == SETTING_DIFFERS)
+      json_push(names, json_string(finding->name));
   return names;
 }
 
 void settings_changes_release(struct settings_changes *changes) {
-  for (size_t i = 0; i < changes->n; i++)
-    free(changes->all[i].why);
+  array_foreach (change, changes->all, changes->n)
+    free(change->why);
   free(changes->all);
   *changes = (struct settings_changes){0};
 }
 
 bool settings_changes_failed(const struct settings_changes *changes) {
-  for (size_t i = 0; i < changes->n; i++)
-    if (changes->all[i].result == CHANGE_REFUSED)
+  array_foreach (change, changes->all, changes->n)
+    if (change->result == CHANGE_REFUSED)
       return true;
   return false;
 }
@@ -289,9 +287,9 @@ static struct smi smi_find(void) {
                {"/opt/rocm/bin/rocm-smi", false}};
   struct error ignored;
 
-  for (size_t i = 0; i < ARRAY_LENGTH(known); i++) {
-    const char *program = known[i].program;
-    struct smi smi = {NULL, known[i].is_for_each};
+  list_foreach (tool, known) {
+    const char *program = tool->program;
+    struct smi smi = {NULL, tool->is_for_each};
     if (program[0] == '/' ? access(program, X_OK) == 0
                           : program_find(program, &smi.path, &ignored)) {
       smi.path = smi.path ? smi.path : xstrdup(program);
@@ -373,8 +371,7 @@ static void limits_set(const char *root, const struct setting *setting, const st
   bool was_run = false;
   char value[VALUE_MAX] = "", device[VALUE_MAX];
 
-  for (size_t i = 0; i < files->n; i++) {
-    const struct file *file = &files->all[i];
+  array_foreach (file, files->all, files->n) {
     if (string_equal(file->value, setting->value))
       continue;
     if (!smi.path)
@@ -392,8 +389,7 @@ static void limits_set(const char *root, const struct setting *setting, const st
       if (is_set)
         (void)!value_write(file->path, file->value, &ignored);
       if (value_read_beside(file->path, "device", device))
-        ALWAYS(json_object_set_new(unsupported, file->path + strlen(root), json_string(device)) ==
-               0);
+        json_put(unsupported, file->path + strlen(root), json_string(device));
       tally->unsupported = error;
       tally->n_unsupported++;
     } else {
@@ -423,9 +419,9 @@ static struct setting_change setting_set(const char *root, const struct setting 
   }
 
   case SETTING_FILE:
-    for (size_t i = 0; i < files.n; i++)
-      if (!string_equal(files.all[i].value, setting->value))
-        tally_add(&tally, value_write(files.all[i].path, setting->value, &error), &error);
+    array_foreach (file, files.all, files.n)
+      if (!string_equal(file->value, setting->value))
+        tally_add(&tally, value_write(file->path, setting->value, &error), &error);
     return tally_result(&tally, setting->name);
   case SETTING_CLOCK_LIMIT:
     break;
@@ -454,12 +450,11 @@ bool machine_settings_set(const char *root, const char *saved, struct settings_c
                           struct error *error) {
   if (access(saved, F_OK) != 0) {
     cleanup_json json_t *before = json_object(); /* {"/sys/…": "powersave", …} */
-    for (size_t i = 0; i < ARRAY_LENGTH(settings); i++) {
-      cleanup_files struct files files = files_find(root, &settings[i]);
-      for (size_t k = 0; settings[i].kind != SETTING_VARIABLE && k < files.n; k++)
-        if (!string_equal(files.all[k].value, settings[i].value))
-          ALWAYS(json_object_set_new(before, files.all[k].path + strlen(root),
-                                     json_string(files.all[k].value)) == 0);
+    list_foreach (setting, settings) {
+      cleanup_files struct files files = files_find(root, setting);
+      for (size_t k = 0; setting->kind != SETTING_VARIABLE && k < files.n; k++)
+        if (!string_equal(files.all[k].value, setting->value))
+          json_put(before, files.all[k].path + strlen(root), json_string(files.all[k].value));
     }
     cleanup_free char *text = json_canonical(before);
     if (!file_write_atomically(saved, text, strlen(text), 0600, error))
@@ -476,10 +471,10 @@ bool machine_settings_set(const char *root, const char *saved, struct settings_c
 
 /* The setting whose files have the same name as this file; NULL: none. */
 static const struct setting *setting_of(const char *path) {
-  for (size_t i = 0; i < ARRAY_LENGTH(settings); i++)
-    if (settings[i].kind != SETTING_VARIABLE &&
-        string_equal(strrchr(settings[i].pattern, '/'), strrchr(path, '/')))
-      return &settings[i];
+  list_foreach (setting, settings)
+    if (setting->kind != SETTING_VARIABLE &&
+        string_equal(strrchr(setting->pattern, '/'), strrchr(path, '/')))
+      return setting;
   return NULL;
 }
 
@@ -537,9 +532,9 @@ bool machine_settings_reset(const char *root, const char *saved,
                      saved);
 
   changes.all = xcalloc(ARRAY_LENGTH(settings), sizeof *changes.all);
-  for (size_t i = 0; i < ARRAY_LENGTH(settings); i++)
-    if (settings[i].kind != SETTING_VARIABLE)
-      changes.all[changes.n++] = setting_reset(root, &settings[i], files);
+  list_foreach (setting, settings)
+    if (setting->kind != SETTING_VARIABLE)
+      changes.all[changes.n++] = setting_reset(root, setting, files);
   if (!settings_changes_failed(&changes) && unlink(saved) < 0) {
     settings_changes_release(&changes);
     return error_set(error, "cannot remove %s: %s", saved, strerror(errno));

@@ -1,21 +1,20 @@
 /* `run`: the state that the threads of an agent share.
  *
  * Threads: the main one starts workers (supervise.h); the keeper enrols, sends heartbeats and
- * renews leases (keeper.c); one for each device takes leases and measures (device_thread.c); one
- * posts the spool (poster.c); one may look for others on the devices (yield.c). Memory: the agent
+ * renews leases (keeper.h); one for each device takes leases and measures (device_thread.h); one
+ * posts the spool (poster.h); one may look for others on the devices (yield.h). Memory: the agent
  * owns all of it until every thread has ended. `mutex` guards `id`, the counters and the waits. */
 #ifndef WAVETUNE_AGENT_RUN_AGENT_H
 #define WAVETUNE_AGENT_RUN_AGENT_H
 
-#include <pthread.h>
-
 #include "agent/lease/lease_execute.h"
+#include "agent/run/device_use.h"
 #include "agent/run/held.h"
 #include "agent/run/server_client.h"
 #include "agent/run/spool.h"
-#include "agent/run/yield.h"
 #include "agent/worker/devices.h"
 #include "agent/worker/supervise.h"
+#include "common/base/lock.h"
 #include "common/cache/signing_key.h"
 #include "common/program/options.h"
 
@@ -102,26 +101,5 @@ void agent_wait(struct agent *agent, int64_t timeout_ms, bool *until);
 void agent_back_off(struct agent *agent, struct backoff *backoff, int64_t retry_after_s);
 /* The agent's id now, owned by the caller; NULL when it is not enrolled. */
 char *agent_id(struct agent *agent);
-
-/* keeper.c. Before anything is posted: finds out which of the agent's tokens the server accepts;
- * waits while the server does not answer. */
-void own_token_choose(struct agent *agent);
-/* Stores the boot nonce, so that a restarted agent enrols with it until an enrolment is answered.
- */
-void boot_keep(struct agent *agent);
-/* Enrols; false when the server refuses for good (*ret_code is the exit code). */
-must_check bool agent_enrol(struct agent *agent, int *ret_code);
-/* Runs the keeper until the poster has ended. */
-void agent_keep(struct agent *agent);
-/* Tells the server that the agent ends, so that it is not taken for lost. */
-void agent_say_end(struct agent *agent);
-
-/* device_thread.c; `context` is a struct device_thread. */
-void *device_thread_run(void *context);
-
-/* poster.c: posts the records of an earlier process; then, as a thread (`context` is the agent),
- * new ones. */
-void agent_post_left(struct agent *agent);
-void *poster_run(void *context);
 
 #endif

@@ -11,8 +11,7 @@
 static char *claim_name(const struct device_seen *device) {
   const json_t *facts = json_object_get(device->json, "facts");
   json_int_t gpu_id = json_integer_value(json_object_get(facts, "gpu_id")); /* of each partition */
-  const char *pci = json_string_value(json_object_get(facts, "pci")),
-             *partition = device->environment.partition;
+  const char *pci = json_text(facts, "pci"), *partition = device->environment.partition;
 
   if (string_equal(device->backend, "cpu"))
     return xstrdup("cpu");

@@ -1,15 +1,15 @@
-/* One device's thread: requests a task, lets its runner work at it, spools what it reports. */
+/* One device's thread: requests a task, and lets its runner work at it. */
+#include "agent/run/device_thread.h"
+
 #include <time.h>
 
 #include "agent/run/task.h"
-#include "common/base/file.h"
+#include "agent/run/yield.h"
 #include "common/base/log.h"
-#include "common/task/task_cause.h"
 
 #define LEASE_WAIT_S 20
 #define LEASE_ANSWER_MS 15000 /* beyond the wait */
-#define BLOB_MS 60000
-#define IDLE_LEAST_MS 1000 /* between two requests for leases without result */
+#define IDLE_LEAST_MS 1000    /* between two requests for leases without result */
 #define BACKOFF_LEAST_MS 250
 #define BACKOFF_MOST_MS 10000
 /* after a lease without a measurement: it had ended, or all its configs had been given away */
@@ -20,138 +20,6 @@
 #define FAILED_MOST_MS 60000
 #define QUARANTINE_LEAST_MS 1000
 #define QUARANTINE_MOST_MS 60000
-#define SETTLE_STEP_MS 1
-
-static bool record_spool(const struct granted *granted, const json_t *record) {
-  struct error error;
-  uint64_t number;
-  bool ok = spool_append(granted->thread->agent->spool, record, &number, &error);
-  if (!ok)
-    log_error("%s", error.message);
-  return ok;
-}
-
-/* Spools the records that were made before a look that found the device free. */
-static void pending_spool(struct granted *granted) {
-  int64_t clean_ns = device_clean_ns(granted->thread);
-  size_t n = 0;
-  while (n < granted->n_pending && granted->pending[n].made_ns < clean_ns && !granted->has_failed) {
-    granted->has_failed = !record_spool(granted, granted->pending[n].record);
-    json_decref(granted->pending[n++].record);
-  }
-  granted->n_pending -= n;
-  if (n)
-    memmove(granted->pending, granted->pending + n, granted->n_pending * sizeof *granted->pending);
-}
-
-bool granted_stopped(void *context) {
-  struct granted *granted = context;
-  struct agent *agent = granted->thread->agent;
-  pending_spool(granted);
-  return agent_is_stopping(agent) || granted->has_failed || device_is_yielded(granted->thread) ||
-         !held_is_alive(agent->held, granted->task->lease, granted->task->epoch);
-}
-
-/* Waits until the last records are spooled, and drops them where the device was not free. Returns
- * how many it dropped. */
-static size_t pending_settle(struct granted *granted) {
-  const struct timespec pause = {.tv_nsec = SETTLE_STEP_MS * 1000000};
-  struct agent *agent = granted->thread->agent;
-  if (granted->n_pending)
-    agent_signal(agent, &agent->must_look);
-  for (pending_spool(granted); granted->n_pending && !granted->has_failed; pending_spool(granted)) {
-    if (device_is_yielded(granted->thread) ||
-        !held_is_alive(agent->held, granted->task->lease, granted->task->epoch))
-      break;
-    nanosleep(&pause, NULL);
-  }
-
-  for (size_t i = 0; i < granted->n_pending; i++)
-    json_decref(granted->pending[i].record);
-  free(TAKE(granted->pending));
-  return granted->n_pending;
-}
-
-/* `object`: the file of the code that a measurement names; NULL: none. Each record has the time of
- * opening the kernel so far: the server uses the greatest that it got, in any order. */
-static json_t *record_make(const struct granted *granted, const char *member, json_t *taken,
-                           const char *object) {
-  const struct task_grant *task = granted->task;
-  int64_t opening_us = granted->thread->executor.opening_us;
-  json_t *record = json_pack("{s:s, s:I, s:o, s:s*}", "lease", task->lease, "epoch",
-                             (json_int_t)task->epoch, member, taken, "object_path", object);
-  if (opening_us)
-    json_object_set_new(record, "opening_us", json_integer(opening_us));
-  return record;
-}
-
-bool granted_report(struct granted *granted, const char *member, json_t *taken,
-                    const char *object) {
-  GROW(granted->pending, granted->n_pending, granted->pending_capacity);
-  granted->pending[granted->n_pending++] =
-      (struct pending_record){clock_monotonic_ns(), record_make(granted, member, taken, object)};
-  pending_spool(granted);
-  return !granted->has_failed;
-}
-
-bool granted_download(struct granted *granted, const char *path, const char *what, char **ret_bytes,
-                      size_t *ret_size, struct error *error) {
-  struct http_request request = {.method = "GET", .path = path, .timeout_ms = BLOB_MS};
-  while (!granted_stopped(granted)) {
-    cleanup_http_response struct http_response response = {0};
-    if (http_send(granted->thread->client, &request, &response, error)) {
-      if (response.status == 200) {
-        *ret_bytes = TAKE(response.body);
-        *ret_size = response.size;
-        return true;
-      }
-      /* A redirect is not followed, and waiting does not change where it leads. */
-      enum error_kind kind = response.status < 400 ? ERROR_MISSING : server_error_kind(&response);
-      error_of(error, kind, "the server answered %d to GET %s, %s", response.status, path, what);
-      if (!error_is_retryable(kind))
-        return false;
-    }
-    log_warning("lease: lease=%s waits for %s: %s", granted->task->lease, what, error->message);
-    device_wait(granted->thread, backoff_next_ms(&granted->backoff, response.retry_after_s));
-  }
-
-  return error_set(error, "the lease ended before %s was downloaded", what);
-}
-
-/* Spools how the lease ended, so that the server is informed after its last measurement. */
-static bool end_append(struct granted *granted, enum lease_end end, const struct error *error) {
-  if (end == LEASE_DONE) {
-    cleanup_json json_t *done = record_make(granted, "done", json_true(), NULL);
-    return record_spool(granted, done);
-  }
-
-  enum task_cause cause = TASK_CAUSE_EXPIRED;
-  const char *reason = "the agent could not renew it in time";
-  cleanup_free char *who = device_yield_reason(granted->thread);
-  if (end == LEASE_FAILED) {
-    cause = granted->is_unreadable                 ? TASK_CAUSE_UNREADABLE
-            : error->kind == ERROR_UNTRUSTED       ? TASK_CAUSE_UNSIGNED
-            : granted->thread->executor.is_suspect ? TASK_CAUSE_DEVICE
-                                                   : TASK_CAUSE_FAILED;
-    reason = error->message;
-  } else if (end == LEASE_SPENT) {
-    cause = TASK_CAUSE_SPENT;
-    reason = "its device time is spent";
-  } else if (agent_is_stopping(granted->thread->agent)) {
-    cause = TASK_CAUSE_STOPPED;
-    reason = "the agent ends";
-  } else if (device_is_yielded(granted->thread)) {
-    cause = TASK_CAUSE_YIELDED;
-    reason = who;
-  } else if (granted->has_failed) {
-    cause = TASK_CAUSE_UNSTORED;
-    reason = "the agent could not store a measurement";
-  }
-
-  cleanup_json json_t *record = record_make(granted, "release", text_to_json(reason), NULL);
-  json_put(record, "cause", json_string(task_cause_names[cause]));
-  return record_spool(granted, record);
-}
 
 /* Executes a lease. False: it could not be executed here, or its end not be spooled.
  * *ret_n_measured: configs, in either case. */
@@ -180,7 +48,7 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
   enum lease_end end = task_run(&granted, json, &error);
 
   /* What failed since another process came may have failed because of it. */
-  size_t n_dropped = pending_settle(&granted);
+  size_t n_dropped = granted_settle(&granted);
   bool is_whole = (end == LEASE_DONE || end == LEASE_SPENT) && !n_dropped && !granted.has_failed;
   if (!is_whole && (device_is_yielded(thread) || n_dropped || granted.has_failed)) {
     end = LEASE_STOPPED;
@@ -202,7 +70,7 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
                                   : "stopped",
              task.lease, (long long)task.epoch, granted.n_measured);
   *ret_n_measured = granted.n_measured;
-  bool is_spooled = end_append(&granted, end, &error);
+  bool is_spooled = granted_end(&granted, end, &error);
   held_end(agent->held, task.lease, task.epoch);
   if (!is_spooled)
     held_drop(agent->held, task.lease, task.epoch); /* it expires */
@@ -213,10 +81,9 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
 }
 
 static void leases_count(struct agent *agent, int change) {
-  pthread_mutex_lock(&agent->mutex);
+  HOLD(&agent->mutex);
   agent->n_leases += (size_t)change;
   agent->worked_ms = clock_monotonic_ms();
-  pthread_mutex_unlock(&agent->mutex);
 }
 
 /* Ends an agent after --idle-exit without work. */
@@ -234,16 +101,6 @@ static void idle_end(struct agent *agent) {
 static bool device_stopped(void *context) {
   struct device_thread *thread = context;
   return agent_is_stopping(thread->agent) || device_is_yielded(thread);
-}
-
-/* Gives the device back until others have left it for long enough. */
-static void device_yield(struct device_thread *thread) {
-  executor_kill_workers(&thread->executor);
-  while (!agent_is_stopping(thread->agent) && !device_settle(thread)) {
-    idle_end(thread->agent);
-    agent_wait(thread->agent, YIELD_LOOK_MS, NULL);
-  }
-  http_client_resume(thread->client);
 }
 
 /* Waits until the device passes its sentinel in a fresh worker; no lease is requested meanwhile. */
@@ -363,12 +220,18 @@ void *device_thread_run(void *context) {
   random_hex(requesting.nonce, 16);
 
   while (!agent_is_stopping(agent)) {
-    if (device_is_yielded(thread))
-      device_yield(thread);
-    else if (thread->executor.is_suspect)
+    if (device_is_yielded(thread)) { /* until others have left it for long enough */
+      executor_kill_workers(&thread->executor);
+      while (!agent_is_stopping(agent) && !device_settle(thread)) {
+        idle_end(agent);
+        agent_wait(agent, YIELD_LOOK_MS, NULL);
+      }
+      http_client_resume(thread->client);
+    } else if (thread->executor.is_suspect) {
       device_quarantine(thread);
-    else
+    } else {
       device_step(thread, &requesting);
+    }
   }
 
   executor_drop_workers(&thread->executor);

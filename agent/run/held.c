@@ -1,8 +1,9 @@
 /* The table of held leases; `mutex` guards all of it. */
 #include "agent/run/held.h"
 
-#include <pthread.h>
 #include <time.h>
+
+#include "common/base/lock.h"
 
 #define MARGIN_MAX_MS 2000 /* long enough to kill a worker */
 #define RETRY_MS 500       /* before a renewal that failed is tried again */
@@ -22,7 +23,7 @@ struct held {
 
 struct held_table {
   pthread_mutex_t mutex;
-  size_t n, capacity;
+  size_t n;
   struct held *held;
 };
 
@@ -40,22 +41,19 @@ struct held_table *held_table_new(void) {
 
 void held_table_free(struct held_table *table) {
   pthread_mutex_destroy(&table->mutex);
-  for (size_t i = 0; i < table->n; i++)
-    config_ranges_release(&table->held[i].configs);
+  array_foreach (held, table->held, table->n)
+    config_ranges_release(&held->configs);
   free(table->held);
   free(table);
 }
 
-/* Locks the table and finds a lease in it; NULL: there is no such lease. */
-static struct held *held_lock(struct held_table *table, const char *lease, int64_t epoch) {
-  pthread_mutex_lock(&table->mutex);
-  for (size_t i = 0; i < table->n; i++)
-    if (table->held[i].epoch == epoch && string_equal(table->held[i].lease, lease))
-      return &table->held[i];
+/* A lease of the table, which is locked; NULL: there is no such lease. */
+static struct held *held_find(const struct held_table *table, const char *lease, int64_t epoch) {
+  array_foreach (at, table->held, table->n)
+    if (at->epoch == epoch && string_equal(at->lease, lease))
+      return at;
   return NULL;
 }
-
-static void held_unlock(struct held_table *table) { pthread_mutex_unlock(&table->mutex); }
 
 static void held_remove(struct held_table *table, struct held *held) {
   config_ranges_release(&held->configs);
@@ -69,11 +67,11 @@ static void expiry_set(struct held *held, int64_t requested_ms, int64_t expires_
 }
 
 void held_add(struct held_table *table, const struct held_grant *grant) {
-  struct held *held = held_lock(table, grant->lease, grant->epoch);
+  HOLD(&table->mutex);
+  struct held *held = held_find(table, grant->lease, grant->epoch);
   if (held)
     held_remove(table, held);
-  GROW(table->held, table->n, table->capacity);
-  held = &table->held[table->n++];
+  held = APPEND(table->held, table->n);
   *held = (struct held){
       .epoch = grant->epoch,
       .renew_every_ms =
@@ -82,72 +80,64 @@ void held_add(struct held_table *table, const struct held_grant *grant) {
   };
   snprintf(held->lease, sizeof held->lease, "%s", grant->lease);
   expiry_set(held, grant->requested_ms, grant->expires_in_ms);
-  held_unlock(table);
 }
 
 bool held_is_alive(struct held_table *table, const char *lease, int64_t epoch) {
-  const struct held *held = held_lock(table, lease, epoch);
-  bool is_alive = held && !held->is_lost && held_clock_ms() < held->expires_ms - held->margin_ms;
-  held_unlock(table);
-  return is_alive;
+  HOLD(&table->mutex);
+  const struct held *held = held_find(table, lease, epoch);
+  return held && !held->is_lost && held_clock_ms() < held->expires_ms - held->margin_ms;
 }
 
 void held_lose(struct held_table *table, const char *lease, int64_t epoch) {
-  struct held *held = held_lock(table, lease, epoch);
+  HOLD(&table->mutex);
+  struct held *held = held_find(table, lease, epoch);
   if (held)
     held->is_lost = true;
-  held_unlock(table);
 }
 
 void held_limit(struct held_table *table, const char *lease, int64_t epoch,
                 struct config_ranges *taken) {
-  struct held *held = held_lock(table, lease, epoch);
+  HOLD(&table->mutex);
+  struct held *held = held_find(table, lease, epoch);
   if (held) {
     struct config_ranges before = held->configs;
     held->configs = *taken;
     held->is_limited = true;
     *taken = before;
   }
-
-  held_unlock(table);
   config_ranges_release(taken);
 }
 
 bool held_has(struct held_table *table, const char *lease, int64_t epoch, uint64_t config) {
-  const struct held *held = held_lock(table, lease, epoch);
-  bool has = held && !held->is_limited;
-  for (size_t i = 0; held && i < held->configs.n && !has; i++) {
-    const struct config_range *range = &held->configs.ranges[i];
-    has = config >= range->first && config - range->first < range->count;
-  }
-  held_unlock(table);
-  return has;
+  HOLD(&table->mutex);
+  const struct held *held = held_find(table, lease, epoch);
+  return held && (!held->is_limited || config_ranges_contain(&held->configs, config));
 }
 
 void held_end(struct held_table *table, const char *lease, int64_t epoch) {
-  struct held *held = held_lock(table, lease, epoch);
+  HOLD(&table->mutex);
+  struct held *held = held_find(table, lease, epoch);
   if (held)
     held->current = NULL;
-  held_unlock(table);
 }
 
 void held_drop(struct held_table *table, const char *lease, int64_t epoch) {
-  struct held *held = held_lock(table, lease, epoch);
+  HOLD(&table->mutex);
+  struct held *held = held_find(table, lease, epoch);
   if (held)
     held_remove(table, held);
-  held_unlock(table);
 }
 
 void held_renewed(struct held_table *table, const char *lease, int64_t epoch, int64_t requested_ms,
                   int64_t expires_in_ms) {
-  struct held *held = held_lock(table, lease, epoch);
+  HOLD(&table->mutex);
+  struct held *held = held_find(table, lease, epoch);
   if (held)
     expiry_set(held, requested_ms, expires_in_ms);
-  held_unlock(table);
 }
 
 bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *ret_wait_ms) {
-  pthread_mutex_lock(&table->mutex);
+  HOLD(&table->mutex);
   int64_t now_ms = held_clock_ms();
   struct held *first = NULL;
 
@@ -158,8 +148,7 @@ bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *
       held_remove(table, held);
   }
 
-  for (size_t i = 0; i < table->n; i++) {
-    struct held *held = &table->held[i];
+  array_foreach (held, table->held, table->n) {
     if (!held->is_lost && now_ms < held->expires_ms && (!first || held->renew_ms < first->renew_ms))
       first = held;
   }
@@ -176,7 +165,5 @@ bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *
     first->renew_ms =
         now_ms + (RETRY_MS < first->renew_every_ms ? RETRY_MS : first->renew_every_ms);
   }
-
-  held_unlock(table);
   return is_due;
 }

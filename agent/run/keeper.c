@@ -7,7 +7,9 @@
  * holds the boot nonce of an enrolment that has not been answered yet: enrolling again with the
  * same nonce is not a second use of the enrolment token. Threads: one, the keeper's. Memory: the
  * agent owns the texts. */
-#include "agent/run/agent.h"
+#include "agent/run/keeper.h"
+
+#include "agent/run/yield.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 
@@ -40,8 +42,8 @@ static void clients_set(struct agent *agent, const char *token) {
     token = option_text(agent->options, "token");
   http_client_set_token(agent->keeper_client, token);
   http_client_set_token(agent->poster_client, token);
-  for (size_t i = 0; i < agent->n_threads; i++)
-    http_client_set_token(agent->threads[i].client, token);
+  array_foreach (thread, agent->threads, agent->n_threads)
+    http_client_set_token(thread->client, token);
 }
 
 static void tokens_set(struct agent *agent, const char *token, const char *before) {
@@ -209,10 +211,9 @@ static json_t *enrol_body(struct agent *agent) {
 
   if (agent->trusted.n)
     enrolment.trusted_keys.all = xcalloc(agent->trusted.n, sizeof(char *));
-  for (size_t i = 0; i < agent->trusted.n; i++) {
+  array_foreach (key, agent->trusted.all, agent->trusted.n) {
     char text[DIGEST_TEXT_SIZE];
-    enrolment.trusted_keys.all[enrolment.trusted_keys.n++] =
-        xstrdup(digest_format(&agent->trusted.all[i].id, text));
+    enrolment.trusted_keys.all[enrolment.trusted_keys.n++] = xstrdup(digest_format(&key->id, text));
   }
 
   json_t *body = record_write(&enrolment_record, &enrolment);
@@ -252,7 +253,7 @@ static struct server_answer enrol_ask(struct agent *agent, struct enrolment_answ
   struct server_answer answer =
       server_ask(agent->keeper_client, "POST", "/v1/agents", body, REQUEST_MS);
   if (answer_is(&answer, ERROR_INVALID) && agent->trusted.n &&
-      string_equal(json_string_value(json_object_get(answer.json, "pointer")), "/trusted_keys"))
+      string_equal(json_text(answer.json, "pointer"), "/trusted_keys"))
     error_prefix(
         &answer.error,
         "the server does not store signatures of kernels, so that an agent with --trusted-key gets "
@@ -298,6 +299,13 @@ bool agent_enrol(struct agent *agent, int *ret_code) {
   return false;
 }
 
+static bool flag_take(struct agent *agent, bool *flag) {
+  HOLD(&agent->mutex);
+  bool was_set = *flag;
+  *flag = false;
+  return was_set;
+}
+
 static void enrol_again(struct keeper *keeper, int64_t now_ms) {
   struct agent *agent = keeper->agent;
   if (!agent_flag(agent, &agent->must_enrol) || now_ms < keeper->enrol_ms)
@@ -306,9 +314,7 @@ static void enrol_again(struct keeper *keeper, int64_t now_ms) {
   cleanup_enrolment_answer struct enrolment_answer enrolment = {0};
   cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolment);
   if (answer.is_ok) {
-    pthread_mutex_lock(&agent->mutex);
-    agent->must_enrol = false;
-    pthread_mutex_unlock(&agent->mutex);
+    (void)flag_take(agent, &agent->must_enrol);
     keeper->every_ms = enrolment.heartbeat_every_ms;
     backoff_reset(&keeper->backoff);
     return;
@@ -408,14 +414,6 @@ static void lease_renew(struct agent *agent, const struct held_due *due) {
     log_warning("lease: not renewed, it expires in %lld ms: lease=%s: %s", (long long)due->left_ms,
                 due->lease, answer.error.message);
   }
-}
-
-static bool flag_take(struct agent *agent, bool *flag) {
-  pthread_mutex_lock(&agent->mutex);
-  bool was_set = *flag;
-  *flag = false;
-  pthread_mutex_unlock(&agent->mutex);
-  return was_set;
 }
 
 void agent_keep(struct agent *agent) {

@@ -65,9 +65,9 @@ static bool lease_objects_get(struct granted *granted, struct lease *lease, stru
       .configs = configs,
   };
 
-  for (size_t i = 0; i < lease->configs.n; i++)
-    for (uint64_t k = 0; k < lease->configs.ranges[i].count; k++)
-      configs[request.n++] = lease->configs.ranges[i].first + k;
+  array_foreach (range, lease->configs.ranges, lease->configs.n)
+    for (uint64_t k = 0; k < range->count; k++)
+      configs[request.n++] = range->first + k;
   configs[request.n++] = lease->baseline;
   cleanup_free char *folder = xasprintf("%s/objects", thread->agent->state);
   struct source_reader reader = {blob_read, granted};
@@ -85,15 +85,6 @@ static json_t *lease_of_signed_members(const json_t *json) {
     json_object_set(lease, "manifest", manifest);
   }
   return lease;
-}
-
-/* Workers start while the sources are fetched and compiled. With four workers to each device the
- * first job was screened after 4.2 s on a host of four H200s, and after 1.6 s with one of them. So
- * each of several devices starts fewer: finals can run on any of the devices. */
-static void workers_start(struct device_thread *thread) {
-  size_t devices = thread->agent->n_threads;
-  if (thread->executor.is_gpu)
-    executor_start_workers(&thread->executor, (EXECUTOR_WORKERS + devices - 1) / devices);
 }
 
 /* Whether keys that this agent trusts signed what the lease compiles and loads. The server is not
@@ -137,8 +128,13 @@ static bool lease_prepare(struct granted *granted, const json_t *json, struct le
   if (ok && trusted->n)
     ok = (lease_is_signed(json, trusted, ret, error) || error_become(error, ERROR_UNTRUSTED)) &&
          kernel_space_is_plain(ret->kernel, ret->space, error);
-  if (ok) /* not before: a lease that cannot be read, or is not signed, needs no worker */
-    workers_start(thread);
+
+  /* Workers start while the sources are fetched and compiled, but not for a lease that cannot be
+   * read or is not signed. With four workers to each device the first job was screened after 4.2 s
+   * on a host of four H200s, and after 1.6 s with one of them: finals can run on any device. */
+  size_t devices = thread->agent->n_threads;
+  if (ok && thread->executor.is_gpu)
+    executor_start_workers(&thread->executor, (EXECUTOR_WORKERS + devices - 1) / devices);
   ok = ok && sources_prepare(root, ret->kernel, &reader, &ret->sources, error) &&
        (!ret->has_build || lease_objects_get(granted, ret, error));
   thread->preparing_ms += clock_monotonic_ms() - began_ms;

@@ -7,10 +7,11 @@
  * ("object", stored in the record's "object_path") is uploaded before it. No record is removed
  * before the server has answered; a record that the server refuses for good is appended to
  * STATE/refused.jsonl. Threads: one at a time posts. */
+#include "agent/run/poster.h"
+
 #include <errno.h>
 #include <fcntl.h>
 
-#include "agent/run/agent.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 
@@ -24,18 +25,17 @@
 
 struct batch {
   size_t n;
-  struct spool_record records[BATCH_RECORDS];
-  bool is_posted[BATCH_RECORDS];
-  int64_t retry_after_s; /* of the request that the server may accept later */
+  struct spool_record records[BATCH_RECORDS]; /* json NULL: it is posted */
+  int64_t retry_after_s;                      /* of the request that the server may accept later */
 };
 
-/* The records of one lease and epoch that are posted together, in order: indices of a batch. */
+/* The records of one lease and epoch that are posted together, in order. */
 struct group {
   const char *lease;
   int64_t epoch;
   size_t n;  /* measurements */
-  bool done; /* with the lease's end, whose index is after theirs */
-  size_t indices[BATCH_RECORDS];
+  bool done; /* with the lease's end, whose record is after theirs */
+  struct spool_record *records[BATCH_RECORDS];
 };
 
 /* Whether the server may accept the same request later: it is away or busy, or does not accept the
@@ -44,9 +44,7 @@ static bool is_for_later(enum error_kind kind) {
   return error_is_retryable(kind) || kind == ERROR_UNAUTHENTICATED || kind == ERROR_FORBIDDEN;
 }
 
-static const char *record_lease(const json_t *record) {
-  return json_string_value(json_object_get(record, "lease"));
-}
+static const char *record_lease(const json_t *record) { return json_text(record, "lease"); }
 
 static int64_t record_epoch(const json_t *record) {
   return json_integer_value(json_object_get(record, "epoch"));
@@ -69,14 +67,13 @@ static void refused_keep(struct agent *agent, const json_t *record, const struct
 }
 
 /* Posts `n` measurements of a group from `from` on. */
-static struct server_answer results_send(struct agent *agent, const struct batch *batch,
-                                         const struct group *group, size_t from, size_t n,
-                                         bool done) {
+static struct server_answer results_send(struct agent *agent, const struct group *group,
+                                         size_t from, size_t n, bool done) {
   json_t *measurements = json_array();
   json_int_t opening_us = 0;
 
   for (size_t i = from; i < from + n + done; i++) {
-    const struct spool_record *record = &batch->records[group->indices[i]];
+    const struct spool_record *record = group->records[i];
     json_t *measurement = json_object_get(record->json, "measurement");
     if (record_opening_us(record->json) > opening_us)
       opening_us = record_opening_us(record->json);
@@ -111,7 +108,7 @@ static bool results_post(struct agent *agent, struct batch *batch, const struct 
   for (size_t n_parts = 1; n_parts > 0;) {
     struct part part = parts[--n_parts];
     cleanup_server_answer struct server_answer answer =
-        results_send(agent, batch, group, part.from, part.n, part.done);
+        results_send(agent, group, part.from, part.n, part.done);
     if (answer.is_ok)
       continue;
     if (is_for_later(answer.error.kind)) {
@@ -138,7 +135,7 @@ static bool results_post(struct agent *agent, struct batch *batch, const struct 
     }
 
     for (size_t i = part.from; i < part.from + part.n; i++)
-      refused_keep(agent, batch->records[group->indices[i]].json, &answer.error);
+      refused_keep(agent, group->records[i]->json, &answer.error);
     if (part.n == 1 && part.done && !is_missing)
       parts[n_parts++] = (struct part){part.from + 1, 0, true};
     if (part.n == 0 && !is_missing)
@@ -156,25 +153,24 @@ static bool group_post(struct agent *agent, struct batch *batch, size_t first) {
   struct group group = {.lease = record_lease(record), .epoch = record_epoch(record)};
   for (size_t i = first; i < batch->n && !group.done; i++) {
     record = batch->records[i].json;
-    if (batch->is_posted[i] || record_epoch(record) != group.epoch ||
+    if (!record || record_epoch(record) != group.epoch ||
         !string_equal(record_lease(record), group.lease))
       continue;
     if (json_object_get(record, "release"))
       break;
     group.done = json_is_true(json_object_get(record, "done"));
-    if (group.done)
-      group.indices[group.n] = i;
-    else if (json_object_get(record, "measurement"))
-      group.indices[group.n++] = i;
+    if (group.done || json_object_get(record, "measurement"))
+      group.records[group.n] = &batch->records[i];
+    group.n += !group.done && json_object_get(record, "measurement");
   }
 
   if (!results_post(agent, batch, &group))
     return false;
 
-  for (size_t i = 0; i < group.n + group.done; i++)
-    batch->is_posted[group.indices[i]] = true;
   if (group.done)
     held_drop(agent->held, group.lease, group.epoch);
+  array_foreach (posted, group.records, group.n + group.done)
+    json_decref(TAKE((*posted)->json));
   return true;
 }
 
@@ -239,11 +235,11 @@ static bool object_put(struct agent *agent, const char *path, const char *digest
  * OBJECT_ATTEMPTS failures in a row results are posted without their code. */
 static bool objects_post(struct agent *agent, struct batch *batch) {
   bool is_refused = false;
-  for (size_t i = 0; i < batch->n; i++) {
-    const json_t *record = batch->records[i].json;
+  array_foreach (spooled, batch->records, batch->n) {
+    const json_t *record = spooled->json;
     json_t *measurement = json_object_get(record, "measurement");
-    const char *path = json_string_value(json_object_get(record, "object_path"));
-    const char *digest = json_string_value(json_object_get(measurement, "object"));
+    const char *path = json_text(record, "object_path");
+    const char *digest = json_text(measurement, "object");
     struct error error;
     if (!path || !digest)
       continue;
@@ -272,25 +268,21 @@ static bool spool_post(struct agent *agent, bool *ret_more, int64_t *ret_retry_a
   struct error error;
   cleanup_free struct batch *batch = xcalloc(1, sizeof *batch);
   bool ok = spool_peek(agent->spool, batch->records, BATCH_RECORDS, &batch->n, &error);
-  bool is_posted = ok && objects_post(agent, batch);
-  if (is_posted) {
-    for (size_t i = 0; i < batch->n && is_posted; i++)
-      if (!batch->is_posted[i])
-        is_posted = json_object_get(batch->records[i].json, "release")
-                        ? release_post(agent, batch, batch->records[i].json)
-                        : group_post(agent, batch, i);
-    if (!is_posted)
-      agent->object_failures =
-          0; /* the server is away: then the code is uploaded when it is back */
-  }
-
+  bool is_posted = ok && objects_post(agent, batch), has_code = is_posted;
+  for (size_t i = 0; i < batch->n && is_posted; i++)
+    if (batch->records[i].json)
+      is_posted = json_object_get(batch->records[i].json, "release")
+                      ? release_post(agent, batch, batch->records[i].json)
+                      : group_post(agent, batch, i);
+  if (has_code && !is_posted) /* the server is away: then the code is uploaded when it is back */
+    agent->object_failures = 0;
   if (is_posted && batch->n)
     ok = spool_acknowledge(agent->spool, batch->records[batch->n - 1].number, &error);
 
   *ret_more = ok && batch->n == BATCH_RECORDS;
   *ret_retry_after_s = batch->retry_after_s;
-  for (size_t i = 0; i < batch->n; i++)
-    json_decref(batch->records[i].json);
+  array_foreach (record, batch->records, batch->n)
+    json_decref(record->json);
   if (!ok)
     log_error("poster: %s", error.message);
   return ok && is_posted;

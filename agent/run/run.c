@@ -1,89 +1,32 @@
 /* `run`: an agent that works for a server until a signal ends it. Starts and ends the threads of
- * agent.h. */
-#include <time.h>
-
+ * their headers. */
 #include "agent/commands.h"
-#include "agent/run/agent.h"
 #include "agent/run/claim.h"
+#include "agent/run/device_thread.h"
+#include "agent/run/keeper.h"
+#include "agent/run/poster.h"
+#include "agent/run/yield.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 
 #define CONNECT_MS 5000
 #define ID_FILE_MAX 128
 
-void agent_stop(struct agent *agent) {
-  pthread_mutex_lock(&agent->mutex);
-  agent->stopping = agent->must_post = agent->must_renew = true;
-  for (size_t i = 0; i < agent->n_threads; i++)
-    http_client_cancel(agent->threads[i].client);
-
-  /* Once the agent works, these two have last requests to send. */
-  if (!agent->is_working && agent->keeper_client)
-    http_client_cancel(agent->keeper_client);
-  if (!agent->is_working && agent->poster_client)
-    http_client_cancel(agent->poster_client);
-  pthread_cond_broadcast(&agent->changed);
-  pthread_mutex_unlock(&agent->mutex);
-}
-
-bool agent_flag(struct agent *agent, const bool *flag) {
-  pthread_mutex_lock(&agent->mutex);
-  bool is_set = *flag;
-  pthread_mutex_unlock(&agent->mutex);
-  return is_set;
-}
-
-bool agent_is_stopping(struct agent *agent) { return agent_flag(agent, &agent->stopping); }
-
-void agent_wait(struct agent *agent, int64_t timeout_ms, bool *until) {
-  struct timespec end = deadline_after(timeout_ms);
-  const bool *ends = until ? until : &agent->stopping;
-  pthread_mutex_lock(&agent->mutex);
-  while (!*ends && pthread_cond_timedwait(&agent->changed, &agent->mutex, &end) == 0)
-    continue;
-  if (until)
-    *until = false;
-  pthread_mutex_unlock(&agent->mutex);
-}
-
-void agent_back_off(struct agent *agent, struct backoff *backoff, int64_t retry_after_s) {
-  agent_wait(agent, backoff_next_ms(backoff, retry_after_s), NULL);
-}
-
-void agent_signal(struct agent *agent, bool *flag) {
-  pthread_mutex_lock(&agent->mutex);
-  *flag = true;
-  pthread_cond_broadcast(&agent->changed);
-  pthread_mutex_unlock(&agent->mutex);
-}
-
-char *agent_id(struct agent *agent) {
-  pthread_mutex_lock(&agent->mutex);
-  char *id = agent->id ? xstrdup(agent->id) : NULL;
-  pthread_mutex_unlock(&agent->mutex);
-  return id;
-}
-
 /* Every thread has ended. */
 static void agent_release(struct agent *agent) {
-  for (size_t i = 0; i < agent->n_threads; i++) {
-    http_client_free(agent->threads[i].client);
-    if (agent->threads[i].claim_fd >= 0)
-      close(agent->threads[i].claim_fd);
+  array_foreach (thread, agent->threads, agent->n_threads) {
+    http_client_free(thread->client);
+    if (thread->claim_fd >= 0)
+      close(thread->claim_fd);
   }
   free(agent->threads);
-  if (agent->keeper_client)
-    http_client_free(agent->keeper_client);
-  if (agent->poster_client)
-    http_client_free(agent->poster_client);
+  DISCARD(agent->keeper_client, http_client_free);
+  DISCARD(agent->poster_client, http_client_free);
 
   yield_release(agent);
-  if (agent->pool)
-    compile_pool_free(agent->pool);
-  if (agent->cgroups)
-    cgroups_free(agent->cgroups);
-  if (agent->spool)
-    spool_close(agent->spool);
+  DISCARD(agent->pool, compile_pool_free);
+  DISCARD(agent->cgroups, cgroups_free);
+  DISCARD(agent->spool, spool_close);
 
   held_table_free(agent->held);
   json_decref(agent->stored);
@@ -113,9 +56,8 @@ static bool client_new(struct agent *agent, struct http_client **ret_client, str
     return false;
   }
 
-  pthread_mutex_lock(&agent->mutex);
+  HOLD(&agent->mutex);
   *ret_client = client;
-  pthread_mutex_unlock(&agent->mutex);
   return true;
 }
 
@@ -132,10 +74,10 @@ static bool trusted_prepare(struct agent *agent, struct error *error) {
       return error_set(error, "%s is set and names no key; name a file or a folder, or unset it",
                        variables[i]);
 
-  for (size_t i = 0; i < agent->trusted.n; i++) {
+  array_foreach (key, agent->trusted.all, agent->trusted.n) {
     char id[DIGEST_TEXT_SIZE];
     log_info("agent: takes only signed kernels and builds: trusts key=%s",
-             digest_format(&agent->trusted.all[i].id, id));
+             digest_format(&key->id, id));
   }
   return true;
 }
@@ -180,14 +122,14 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
   size_t n_names = option_list(agent->options, "device", &names), n = 0;
   bool has_gpu = false, ok = true;
 
-  for (size_t i = 0; i < n_names; i++)
-    if (!devices_find(&agent->devices, names[i], &found, error))
+  array_foreach (name, names, n_names)
+    if (!devices_find(&agent->devices, *name, &found, error))
       return false;
   if (!devices_find(&agent->devices, NULL, &found, error))
     return false;
 
-  for (size_t i = 0; i < agent->devices.n; i++)
-    has_gpu = has_gpu || device_is_gpu(&agent->devices.seen[i]);
+  array_foreach (device, agent->devices.seen, agent->devices.n)
+    has_gpu = has_gpu || device_is_gpu(device);
 
   struct device_thread *threads = xcalloc(agent->devices.n, sizeof *threads);
   for (size_t i = 0; i < agent->devices.n && ok; i++) {
@@ -204,18 +146,10 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
     n += ok;
   }
 
-  pthread_mutex_lock(&agent->mutex); /* agent_stop reads both when a signal comes */
+  HOLD(&agent->mutex); /* agent_stop reads both when a signal comes */
   agent->threads = threads;
   agent->n_threads = n;
-  pthread_mutex_unlock(&agent->mutex);
   return ok;
-}
-
-static bool devices_claim(struct agent *agent, struct error *error) {
-  for (size_t i = 0; i < agent->n_threads && !option_flag(agent->options, "share-device"); i++)
-    if (!device_claim(agent->threads[i].device, &agent->threads[i].claim_fd, error))
-      return false;
-  return true;
 }
 
 static void thread_start(pthread_t *thread, void *(*run)(void *context), void *context) {
@@ -235,11 +169,11 @@ static void agent_work(struct agent *agent) {
   if (agent->yield)
     thread_start(&yielder, yield_run, agent);
 
-  for (size_t i = 0; i < agent->n_threads; i++)
-    thread_start(&agent->threads[i].thread, device_thread_run, &agent->threads[i]);
+  array_foreach (thread, agent->threads, agent->n_threads)
+    thread_start(&thread->thread, device_thread_run, thread);
   agent_keep(agent);
-  for (size_t i = 0; i < agent->n_threads; i++)
-    pthread_join(agent->threads[i].thread, NULL);
+  array_foreach (thread, agent->threads, agent->n_threads)
+    pthread_join(thread->thread, NULL);
   if (agent->yield)
     pthread_join(yielder, NULL);
   pthread_join(poster, NULL);
@@ -269,8 +203,10 @@ static int run_work(struct supervisor *supervisor, void *context) {
     log_info("devices: %s", absent);
   if (!threads_prepare(agent, &error) || !yield_prepare(agent, &error))
     return command_failed("run", EXIT_USAGE, &error);
-  if (!devices_claim(agent, &error)) /* a service manager may try again: the other one may end */
-    return command_failed("run", EXIT_FAILED, &error);
+  array_foreach (thread, agent->threads, agent->n_threads)
+    if (!option_flag(agent->options, "share-device") &&
+        !device_claim(thread->device, &thread->claim_fd, &error))
+      return command_failed("run", EXIT_FAILED, &error); /* the other agent may end: try again */
 
   own_token_choose(agent);
 
@@ -309,32 +245,30 @@ static int run_run(struct options *options) {
 }
 
 static const struct option_spec run_options[] = {
-    {"url", OPTION_LIST, "URL", NULL, 0, 0, HELP_URL, false},
-    {"token", OPTION_TEXT, "TOKEN", NULL, 0, 0,
-     "an enrolment token, or a token with the role agent; better in WAVETUNE_TOKEN", false,
+    {"url", OPTION_LIST, "URL", .help = HELP_URL},
+    {"token", OPTION_TEXT, "TOKEN",
+     .help = "an enrolment token, or a token with the role agent; better in WAVETUNE_TOKEN",
      .is_secret = true},
     OPTION_INSECURE_HTTP,
     OPTION_CLIENT_CERTIFICATE,
     OPTION_CLIENT_KEY,
-    {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
-     "folder of the agent's id, token, spool and compiled objects; default: "
-     "/var/lib/wavetune-agent, for users other than root ~/.local/state/…",
-     false},
-    {"name", OPTION_TEXT, "NAME", NULL, 0, 0, "the agent's name in lists; default: the host's name",
-     false},
-    {"device", OPTION_LIST, "NAME", NULL, 0, 0,
-     "work on this device only; default: all GPUs, else the CPU", false},
-    {"share-device", OPTION_FLAG, NULL, NULL, 0, 0,
-     "start although another agent of this machine may work on the same device: both disturb what "
-     "the other measures",
-     false},
-    {"trusted-key", OPTION_LIST, "FILE|FOLDER", NULL, 0, 0,
-     "a public key, or a folder of *.pub: compile and load only kernels and builds that one of "
-     "them signed; more of them in WAVETUNE_TRUSTED_KEYS, separated by ':'",
-     false},
+    {"state", OPTION_TEXT, "FOLDER",
+     .help = "folder of the agent's id, token, spool and compiled objects; default: "
+             "/var/lib/wavetune-agent, for users other than root ~/.local/state/…"},
+    {"name", OPTION_TEXT, "NAME", .help = "the agent's name in lists; default: the host's name"},
+    {"device", OPTION_LIST, "NAME",
+     .help = "work on this device only; default: all GPUs, else the CPU"},
+    {"share-device", OPTION_FLAG,
+     .help = "start although another agent of this machine may work on the same device: both "
+             "disturb what "
+             "the other measures"},
+    {"trusted-key", OPTION_LIST, "FILE|FOLDER",
+     .help =
+         "a public key, or a folder of *.pub: compile and load only kernels and builds that one of "
+         "them signed; more of them in WAVETUNE_TRUSTED_KEYS, separated by ':'"},
     OPTION_PYTHON,
     {"idle-exit", OPTION_INTEGER, "SECONDS", "0", 0, 86400,
-     "end after this time without work; 0: never", false},
+     "end after this time without work; 0: never"},
     YIELD_OPTIONS,
     MEASURE_OPTIONS,
 };

@@ -1,8 +1,6 @@
 /* Requests of the agent, their answers, and their bodies. */
 #include "agent/run/server_client.h"
 
-#include <time.h>
-
 #define RETRY_AFTER_MAX_S 300
 #define ANSWER_MAX ((size_t)16 << 20) /* parsed, it may take twenty times as much memory */
 /* so that an agent does not spend all its time on replacing its token */
@@ -14,7 +12,7 @@ void server_answer_release(struct server_answer *answer) {
 }
 
 static enum error_kind kind_of(int status, const json_t *problem) {
-  const char *name = json_string_value(json_object_get(problem, "kind"));
+  const char *name = json_text(problem, "kind");
   enum error_kind kind;
   if (!name || !error_kind_of_name(name, &kind))
     kind = error_kind_of_http(status);
@@ -50,8 +48,8 @@ struct server_answer server_answer_read(const char *method, const char *path,
     return answer;
 
   enum error_kind kind = kind_of(response->status, answer.json);
-  const char *detail = json_string_value(json_object_get(answer.json, "detail"));
-  const char *pointer = json_string_value(json_object_get(answer.json, "pointer"));
+  const char *detail = json_text(answer.json, "detail");
+  const char *pointer = json_text(answer.json, "pointer");
   bool is_redirect = response->status >= 300 && response->status < 400;
 
   error_of_at(&answer.error, kind, pointer && pointer[0] == '/' ? pointer : "",
@@ -79,23 +77,6 @@ struct server_answer server_ask(struct http_client *client, const char *method, 
   if (http_send(client, &request, &response, &answer.error))
     answer = server_answer_read(method, path, &response);
   return answer;
-}
-
-void condition_init(pthread_cond_t *condition) {
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(condition, &monotonic);
-  pthread_condattr_destroy(&monotonic);
-}
-
-struct timespec deadline_after(int64_t timeout_ms) {
-  struct timespec end;
-  clock_gettime(CLOCK_MONOTONIC, &end);
-  int64_t ns = end.tv_nsec + timeout_ms % 1000 * 1000000;
-  end.tv_sec += timeout_ms / 1000 + ns / 1000000000;
-  end.tv_nsec = ns % 1000000000;
-  return end;
 }
 
 struct backoff backoff_new(int64_t least_ms, int64_t most_ms) {
@@ -201,7 +182,7 @@ static void key_note(json_t *conditions, const char *member, bool is_verified,
                      const struct digest *key) {
   json_object_del(conditions, member);
   if (is_verified)
-    ALWAYS(json_object_set_new(conditions, member, json_digest_text(key)) == 0);
+    json_put(conditions, member, json_digest_text(key));
 }
 
 json_t *measurement_to_json(const struct lease *lease, const struct measurement *measurement,

@@ -9,8 +9,6 @@
 #ifndef WAVETUNE_AGENT_RUN_SERVER_CLIENT_H
 #define WAVETUNE_AGENT_RUN_SERVER_CLIENT_H
 
-#include <pthread.h>
-
 #include "agent/lease/lease.h"
 #include "common/base/numbers.h"
 #include "common/enrolment/enrolment.h"
@@ -81,10 +79,6 @@ must_check json_t *measurement_to_json(const struct lease *lease,
 
 /* A JSON string (a new reference) from a text of any encoding and length, such as a compiler's. */
 must_check json_t *text_to_json(const char *text);
-
-/* A condition whose waits end by the monotonic clock, and the end of a wait that begins now. */
-void condition_init(pthread_cond_t *condition);
-struct timespec deadline_after(int64_t timeout_ms);
 
 /* Exponential back-off with jitter: agents that lost one server together must not come back
  * together. */

@@ -3,13 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 
-#include "agent/run/server_client.h"
 #include "common/base/file.h"
+#include "common/base/lock.h"
 #include "common/base/log.h"
 
 #define RECORD_MAGIC 0x57545350u
@@ -215,7 +213,7 @@ bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_numbe
     return error_set(error, "a record of %zu bytes is larger than the spool's limit of %u", length,
                      SPOOL_RECORD_MAX);
 
-  pthread_mutex_lock(&spool->mutex);
+  HOLD(&spool->mutex);
   struct record_header header = {
       .magic = RECORD_MAGIC, .length = (uint32_t)length, .number = spool->next_number};
   check_of(&header, text, header.check);
@@ -230,8 +228,6 @@ bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_numbe
     if (ftruncate(spool->fd, (off_t)spool->end) < 0)
       log_error("spool: cannot remove an incomplete record: %s", strerror(errno));
   }
-
-  pthread_mutex_unlock(&spool->mutex);
   return written;
 }
 
@@ -264,9 +260,8 @@ bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, 
     records[n].number = header.number;
   }
 
-  pthread_mutex_lock(&spool->mutex);
+  HOLD(&spool->mutex);
   spool->synced_end = end;
-  pthread_mutex_unlock(&spool->mutex);
   *ret_n = n;
   return true;
 }
@@ -350,25 +345,21 @@ bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error
 }
 
 bool spool_is_empty(struct spool *spool) {
-  pthread_mutex_lock(&spool->mutex);
-  bool is_empty = spool->first == spool->end;
-  pthread_mutex_unlock(&spool->mutex);
-  return is_empty;
+  HOLD(&spool->mutex);
+  return spool->first == spool->end;
 }
 
 void spool_wait(struct spool *spool, int64_t timeout_ms) {
-  struct timespec until = deadline_after(timeout_ms);
-  pthread_mutex_lock(&spool->mutex);
-  int result = 0;
-  while (spool->first == spool->end && !spool->woken && result == 0)
-    result = pthread_cond_timedwait(&spool->appended, &spool->mutex, &until);
+  struct timespec until = time_in(timeout_ms);
+  HOLD(&spool->mutex);
+  while (spool->first == spool->end && !spool->woken &&
+         pthread_cond_timedwait(&spool->appended, &spool->mutex, &until) == 0)
+    continue;
   spool->woken = false;
-  pthread_mutex_unlock(&spool->mutex);
 }
 
 void spool_wake(struct spool *spool) {
-  pthread_mutex_lock(&spool->mutex);
+  HOLD(&spool->mutex);
   spool->woken = true;
   pthread_cond_signal(&spool->appended);
-  pthread_mutex_unlock(&spool->mutex);
 }

@@ -1,5 +1,5 @@
-/* How the threads of an agent run a granted task. Each kind of task has a runner; what all share,
- * from requesting a task to handing it back, is in device_thread.c.
+/* A granted task in an agent. Each kind of task has a runner; task.c has what all runners use, and
+ * device_thread.c requests tasks and hands them back.
  *
  * Memory: a granted task lives until its runner has returned and its end was spooled. Threads: the
  * device's. */
@@ -20,7 +20,7 @@ struct granted {
   struct device_thread *thread;
   const struct task_grant *task;
   size_t n_measured; /* configs */
-  size_t n_pending, pending_capacity;
+  size_t n_pending;
   struct pending_record *pending;
   bool has_failed;    /* a record could not be spooled */
   bool is_unreadable; /* the task, perhaps because the server is newer */
@@ -36,6 +36,12 @@ must_check bool granted_download(struct granted *granted, const char *path, cons
  * over `taken`. `object`: the file of the code that it names; NULL: none. False: stop. */
 must_check bool granted_report(struct granted *granted, const char *member, json_t *taken,
                                const char *object);
+
+/* Waits until the last records are spooled, and drops them where the device was not free. Returns
+ * how many it dropped. */
+size_t granted_settle(struct granted *granted);
+/* Spools how the lease ended, so that the server is informed after its last measurement. */
+must_check bool granted_end(struct granted *granted, enum lease_end end, const struct error *error);
 
 /* Runs the task of `json`, as it was granted, by its kind. LEASE_FAILED for a kind that this agent
  * does not know. */

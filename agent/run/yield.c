@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include "agent/commands.h"
-#include "agent/run/agent.h"
 #include "agent/worker/worker_client.h"
 #include "common/base/log.h"
 
@@ -20,27 +19,6 @@ struct yield_watch {
   struct worker_client *looker; /* NULL: it is started by the next look */
   int64_t seen_ms;              /* clock_monotonic_ms of the last look that did not fail */
 };
-
-bool device_use_note(struct device_use *use, const char *reason, int64_t look_ns,
-                     int64_t quiet_ns) {
-  bool was_yielded = use->is_yielded;
-  if (reason) {
-    if (!was_yielded)
-      use->since_ns = look_ns;
-    use->n_yields += !was_yielded;
-    use->is_yielded = true;
-    use->free_ns = 0;
-    snprintf(use->reason, sizeof use->reason, "%s", reason);
-    return !was_yielded;
-  }
-
-  use->clean_ns = look_ns;
-  if (was_yielded && !use->free_ns)
-    use->free_ns = look_ns;
-  if (was_yielded && look_ns - use->free_ns >= quiet_ns)
-    use->is_yielded = false;
-  return was_yielded != use->is_yielded;
-}
 
 /* The first line of a file, as a text for people; NULL: there is no such file. The caller's. */
 static char *line_of(const char *path) {
@@ -58,17 +36,6 @@ static char *line_of(const char *path) {
   return xstrdup(*line ? line : NO_REASON);
 }
 
-/* Why a device is busy according to the busy file; NULL: it is not. The caller's. */
-static char *busy_file_reason(const struct yield_watch *watch, const char *device) {
-  struct stat status;
-  if (!watch->busy_file)
-    return NULL;
-  if (stat(watch->busy_file, &status) != 0 || !S_ISDIR(status.st_mode))
-    return line_of(watch->busy_file);
-  cleanup_free char *path = xasprintf("%s/%s", watch->busy_file, device);
-  return line_of(path);
-}
-
 /* Asks a worker which other programs use the devices: *ret_users is an object of texts (new
  * reference). */
 static bool users_look(struct agent *agent, json_t **ret_users, struct error *error) {
@@ -79,8 +46,8 @@ static bool users_look(struct agent *agent, json_t **ret_users, struct error *er
 
   json_t *devices = json_array();
   cleanup_json json_t *request = json_pack("{s:s, s:o}", "do", "look", "devices", devices);
-  for (size_t i = 0; i < agent->n_threads; i++) {
-    const struct device_seen *device = agent->threads[i].device;
+  array_foreach (thread, agent->threads, agent->n_threads) {
+    const struct device_seen *device = thread->device;
     if (!device_is_gpu(device))
       continue;
     json_push(devices, json_pack("{s:s, s:O?}", "device", device->name, "facts",
@@ -96,7 +63,7 @@ static bool users_look(struct agent *agent, json_t **ret_users, struct error *er
     return error_set(error, "the process that looks was %s", end.detail);
   }
 
-  const char *reason = json_string_value(json_object_get(answer, "error"));
+  const char *reason = json_text(answer, "error");
   json_t *users = json_object_get(answer, "users");
   if (!json_is_object(users))
     return error_set(error, "%s", reason ? reason : "the worker gave no reason");
@@ -137,11 +104,16 @@ static bool look(struct agent *agent, struct error *error) {
     watch->seen_ms = clock_monotonic_ms();
   bool is_blind = !is_seen && clock_monotonic_ms() - watch->seen_ms >= YIELD_BLIND_MS;
 
-  for (size_t i = 0; i < agent->n_threads; i++) {
-    struct device_thread *thread = &agent->threads[i];
+  array_foreach (thread, agent->threads, agent->n_threads) {
     bool is_gpu = device_is_gpu(thread->device);
-    const char *user = json_string_value(json_object_get(users, thread->device->name));
-    cleanup_free char *reason = busy_file_reason(watch, thread->device->name);
+    struct stat status;
+    const char *user = json_text(users, thread->device->name);
+    bool is_folder =
+        watch->busy_file && stat(watch->busy_file, &status) == 0 && S_ISDIR(status.st_mode);
+    cleanup_free char *busy = is_folder ? xasprintf("%s/%s", watch->busy_file, thread->device->name)
+                              : watch->busy_file ? xstrdup(watch->busy_file)
+                                                 : NULL;
+    cleanup_free char *reason = busy ? line_of(busy) : NULL;
     if (!reason && user)
       reason = xasprintf("%.100s uses it", user);
     if (!reason && is_blind && is_gpu)
@@ -159,8 +131,8 @@ bool yield_prepare(struct agent *agent, struct error *error) {
   if (!looks && !busy_file)
     return true;
 
-  for (size_t i = 0; i < agent->n_threads; i++)
-    sees_processes = sees_processes || device_is_gpu(agent->threads[i].device);
+  array_foreach (thread, agent->threads, agent->n_threads)
+    sees_processes = sees_processes || device_is_gpu(thread->device);
   if (looks && !sees_processes && !busy_file)
     return error_set(error, "--yield-when-busy sees other processes on GPUs only, and this agent "
                             "uses none; give --busy-file");
@@ -198,49 +170,37 @@ void *yield_run(void *context) {
 }
 
 bool device_is_yielded(struct device_thread *thread) {
-  struct agent *agent = thread->agent;
-  pthread_mutex_lock(&agent->mutex);
-  bool is_yielded = thread->use.n_yields != thread->n_yields_served;
-  pthread_mutex_unlock(&agent->mutex);
-  return is_yielded;
+  HOLD(&thread->agent->mutex);
+  return thread->use.n_yields != thread->n_yields_served;
 }
 
 bool device_settle(struct device_thread *thread) {
-  struct agent *agent = thread->agent;
-  pthread_mutex_lock(&agent->mutex);
-  bool is_free = !thread->use.is_yielded;
-  if (is_free)
+  HOLD(&thread->agent->mutex);
+  if (!thread->use.is_yielded)
     thread->n_yields_served = thread->use.n_yields;
-  pthread_mutex_unlock(&agent->mutex);
-  return is_free;
+  return !thread->use.is_yielded;
 }
 
 int64_t device_clean_ns(struct device_thread *thread) {
   struct agent *agent = thread->agent;
   if (!agent->yield)
     return INT64_MAX;
-  pthread_mutex_lock(&agent->mutex);
-  int64_t clean_ns = thread->use.n_yields == thread->n_yields_served ? thread->use.clean_ns : 0;
-  pthread_mutex_unlock(&agent->mutex);
-  return clean_ns;
+  HOLD(&agent->mutex);
+  return thread->use.n_yields == thread->n_yields_served ? thread->use.clean_ns : 0;
 }
 
 void device_wait(struct device_thread *thread, int64_t timeout_ms) {
   struct agent *agent = thread->agent;
-  struct timespec end = deadline_after(timeout_ms);
-  pthread_mutex_lock(&agent->mutex);
+  struct timespec end = time_in(timeout_ms);
+  HOLD(&agent->mutex);
   while (!agent->stopping && thread->use.n_yields == thread->n_yields_served &&
          pthread_cond_timedwait(&agent->changed, &agent->mutex, &end) == 0)
     continue;
-  pthread_mutex_unlock(&agent->mutex);
 }
 
 char *device_yield_reason(struct device_thread *thread) {
-  struct agent *agent = thread->agent;
-  pthread_mutex_lock(&agent->mutex);
-  char *reason = xstrdup(thread->use.reason);
-  pthread_mutex_unlock(&agent->mutex);
-  return reason;
+  HOLD(&thread->agent->mutex);
+  return xstrdup(thread->use.reason);
 }
 
 void yield_state(struct agent *agent, struct heartbeat *heartbeat) {
@@ -249,14 +209,12 @@ void yield_state(struct agent *agent, struct heartbeat *heartbeat) {
   struct heartbeat_yield *all = xcalloc(agent->n_threads + 1, sizeof *all);
   size_t n = 0;
   int64_t now_ns = clock_monotonic_ns();
-  pthread_mutex_lock(&agent->mutex);
-  for (size_t i = 0; i < agent->n_threads; i++) {
-    const struct device_thread *thread = &agent->threads[i];
+  HOLD(&agent->mutex);
+  array_foreach (thread, agent->threads, agent->n_threads) {
     if (thread->use.is_yielded)
       all[n++] =
           (struct heartbeat_yield){xstrdup(thread->device->name), xstrdup(thread->use.reason),
                                    (now_ns - thread->use.since_ns) / 1000000};
   }
-  pthread_mutex_unlock(&agent->mutex);
   heartbeat->yielded = (struct records){n, all};
 }

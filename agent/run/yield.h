@@ -15,31 +15,10 @@
 #ifndef WAVETUNE_AGENT_RUN_YIELD_H
 #define WAVETUNE_AGENT_RUN_YIELD_H
 
-#include "common/enrolment/enrolment.h"
-#include "common/program/options.h"
+#include "agent/run/agent.h"
 
 #define YIELD_LOOK_MS 100
 #define YIELD_BLIND_MS 3000
-#define YIELD_REASON_SIZE 161
-
-struct agent;
-struct device_thread;
-struct yield_watch;
-
-/* Whether others use a device, as the looks found it. Times are clock_monotonic_ns. */
-struct device_use {
-  bool is_yielded;
-  int64_t n_yields;               /* so far */
-  char reason[YIELD_REASON_SIZE]; /* what uses it, or used it last; UTF-8, one line */
-  int64_t since_ns;               /* when it was yielded */
-  int64_t free_ns;  /* while it is yielded: since when it has been free; 0: it is not */
-  int64_t clean_ns; /* when the last look that found it free began */
-};
-
-/* Takes the result of a look that began at look_ns: `reason` says what uses the device, NULL: no
- * other. It is no longer yielded after quiet_ns without others. Returns whether is_yielded changed.
- */
-bool device_use_note(struct device_use *use, const char *reason, int64_t look_ns, int64_t quiet_ns);
 
 /* The options of both; agent->yield stays NULL where none is given. Looks once: false when the
  * processes on a device cannot be seen. */
@@ -68,13 +47,13 @@ void yield_state(struct agent *agent, struct heartbeat *heartbeat);
 
 /* clang-format off */
 #define YIELD_OPTIONS \
-  {"yield-when-busy", OPTION_FLAG, NULL, NULL, 0, 0, \
-   "give a GPU back within a second when another process appears on it", false}, \
-  {"busy-file", OPTION_TEXT, "PATH", NULL, 0, 0, \
-   "give all devices back while this file exists; in a folder, PATH/DEVICE is for one device; " \
-   "its first line is the reason that is shown", false}, \
+  {"yield-when-busy", OPTION_FLAG, \
+   .help = "give a GPU back within a second when another process appears on it"}, \
+  {"busy-file", OPTION_TEXT, "PATH", \
+   .help = "give all devices back while this file exists; in a folder, PATH/DEVICE is for one device; " \
+   "its first line is the reason that is shown"}, \
   {"free-seconds", OPTION_INTEGER, "SECONDS", "30", 0, 86400, \
-   "how long a device that was given back must have been free before it takes leases again", false}
+   "how long a device that was given back must have been free before it takes leases again"}
 /* clang-format on */
 
 #endif

@@ -91,8 +91,7 @@ static bool objects_prepare(struct campaign *campaign, struct key_tuning *key) {
     configs[request.n++] = key->configs[i].config;
   configs[request.n++] = key->baseline;
 
-  if (key->objects)
-    build_objects_free(TAKE(key->objects));
+  DISCARD(key->objects, build_objects_free);
   if (build_code_objects(campaign->build, &request, &key->objects, &error))
     return true;
 
@@ -121,8 +120,8 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key,
   cleanup_config_ranges struct config_ranges configs = {0};
   cleanup_free uint64_t *sorted = xmemdup(piece->configs, piece->n * sizeof *sorted);
   qsort(sorted, piece->n, sizeof *sorted, compare_ordinals);
-  for (size_t i = 0; i < piece->n; i++)
-    config_ranges_add(&configs, sorted[i]);
+  array_foreach (config, sorted, piece->n)
+    config_ranges_add(&configs, *config);
 
   struct lease lease = {
       .id = nothing,
@@ -217,17 +216,17 @@ static void screen_whole(struct campaign *campaign, struct key_tuning *key) {
   uint64_t warm_starts[WARM_STARTS_MAX];
   size_t n_found = warm_starts_of(campaign, key, warm_starts), n_warm_starts = 0;
   cleanup_free uint64_t *order = xcalloc(key->n, sizeof *order);
-  for (size_t i = 0; i < n_found; i++)
-    if (key_tuning_find(key, warm_starts[i]))
-      order[n_warm_starts++] = warm_starts[i];
+  array_foreach (warm_start, warm_starts, n_found)
+    if (key_tuning_find(key, *warm_start))
+      order[n_warm_starts++] = *warm_start;
 
   size_t n = n_warm_starts;
-  for (size_t i = 0; i < key->n; i++) {
+  array_foreach (config, key->configs, key->n) {
     bool is_warm_start = false;
     for (size_t k = 0; k < n_warm_starts && !is_warm_start; k++)
-      is_warm_start = order[k] == key->configs[i].config;
+      is_warm_start = order[k] == config->config;
     if (!is_warm_start)
-      order[n++] = key->configs[i].config;
+      order[n++] = config->config;
   }
 
   bool goes_on = true;
@@ -285,9 +284,9 @@ static void final(struct campaign *campaign, struct key_tuning *key, int64_t pro
                   int64_t processes) {
   struct budget budget = key_tuning_budget(key, &campaign->terms);
   size_t n = 0;
-  for (size_t i = 0; i < key->n_racing; i++)
-    if (!key_tuning_dropped_out(key, key->racing[i]))
-      key->racing[n++] = key->racing[i];
+  array_foreach (config, key->racing, key->n_racing)
+    if (!key_tuning_dropped_out(key, *config))
+      key->racing[n++] = *config;
   key->n_racing = n;
   if (n == 0)
     return;
@@ -348,8 +347,8 @@ bool campaign_run(struct campaign *campaign, struct error *error) {
   uint64_t total = 0;
   campaign->magic = CAMPAIGN_MAGIC;
 
-  for (size_t i = 0; i < campaign->n; i++)
-    campaign->keys[i].is_ended = campaign->keys[i].failure != NULL;
+  array_foreach (tuned, campaign->keys, campaign->n)
+    tuned->is_ended = tuned->failure != NULL;
   while (!terms->is_search && (key = key_next(campaign, key)))
     (void)objects_prepare(campaign, key);
 
@@ -381,9 +380,9 @@ bool campaign_run(struct campaign *campaign, struct error *error) {
   if (!campaign->is_broken)
     return true;
 
-  for (size_t i = 0; i < campaign->n; i++)
-    if (!campaign->keys[i].is_ended)
-      key_tuning_fail(&campaign->keys[i], &campaign->trouble);
+  array_foreach (tuned, campaign->keys, campaign->n)
+    if (!tuned->is_ended)
+      key_tuning_fail(tuned, &campaign->trouble);
   keys_report(campaign);
   *error = campaign->trouble;
 

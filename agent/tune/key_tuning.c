@@ -9,20 +9,19 @@ void key_tuning_release(struct key_tuning *tuning) {
   key_release(&tuning->key);
   free(tuning->job);
   free(tuning->configs);
-  if (tuning->objects)
-    build_objects_free(tuning->objects);
+  DISCARD(tuning->objects, build_objects_free);
   free(tuning->halved);
   free(tuning->racing);
 
-  for (size_t i = 0; i < tuning->n_finals; i++) {
-    free((double *)tuning->finals[i].sample.samples_us);
-    free((double *)tuning->finals[i].sample.baseline_us);
+  array_foreach (final, tuning->finals, tuning->n_finals) {
+    free((double *) final->sample.samples_us);
+    free((double *) final->sample.baseline_us);
   }
 
   free(tuning->finals);
   free(tuning->codes);
-  for (size_t i = 0; i < OUTCOME_COUNT; i++)
-    free(tuning->examples[i]);
+  array_foreach (example, tuning->examples, OUTCOME_COUNT)
+    free(*example);
   free(tuning->baseline_failure);
   free(tuning->finalist_failure);
   free(tuning->disagreement);
@@ -33,8 +32,7 @@ void key_tuning_release(struct key_tuning *tuning) {
 }
 
 static void config_append(struct key_tuning *tuning, uint64_t config) {
-  GROW(tuning->configs, tuning->n, tuning->capacity);
-  tuning->configs[tuning->n++] = (struct key_config){.config = config};
+  *APPEND(tuning->configs, tuning->n) = (struct key_config){.config = config};
 }
 
 static bool default_is_excluded(struct error *error) {
@@ -131,8 +129,8 @@ bool key_tuning_move_baseline(struct key_tuning *tuning, const struct space *spa
 
 void key_tuning_add(struct key_tuning *tuning, const uint64_t *configs, size_t n) {
   tuning->sorted_from = tuning->n;
-  for (size_t i = 0; i < n; i++)
-    config_append(tuning, configs[i]);
+  array_foreach (config, configs, n)
+    config_append(tuning, *config);
   qsort(tuning->configs + tuning->sorted_from, n, sizeof *tuning->configs, compare_ordinals);
 }
 
@@ -155,14 +153,13 @@ static void final_take(struct key_tuning *tuning, int64_t process,
     sample.spills = known(measurement->spills);
     sample.lds_bytes = known(measurement->lds_bytes);
     sample.vgprs = known(measurement->vgprs);
-    GROW(tuning->codes, tuning->n_codes, tuning->codes_capacity);
-    tuning->codes[tuning->n_codes++] =
+    *APPEND(tuning->codes, tuning->n_codes) =
         (struct key_code){sample.config, measurement->vgprs, measurement->spills,
                           measurement->lds_bytes, measurement->occupancy};
   }
 
-  GROW(tuning->finals, tuning->n_finals, tuning->finals_capacity);
-  tuning->finals[tuning->n_finals++] = (struct final_measurement){measurement->outcome, sample};
+  *APPEND(tuning->finals, tuning->n_finals) =
+      (struct final_measurement){measurement->outcome, sample};
 }
 
 /* Adds a measurement of a screen or a halving. */
@@ -183,8 +180,7 @@ static void race_take(struct key_tuning *tuning, struct key_config *config, enum
     config->ratio = candidate.ratio;
     config->lease = candidate.lease;
   } else if (is_right) {
-    GROW(tuning->halved, tuning->n_halved, tuning->halved_capacity);
-    tuning->halved[tuning->n_halved++] = candidate;
+    *APPEND(tuning->halved, tuning->n_halved) = candidate;
   }
 }
 
@@ -240,8 +236,7 @@ void key_tuning_opened(struct key_tuning *tuning, enum stage stage, int64_t open
 
 const struct key_config *key_tuning_best(const struct key_tuning *tuning) {
   const struct key_config *best = NULL;
-  for (size_t i = 0; i < tuning->n; i++) {
-    const struct key_config *config = &tuning->configs[i];
+  array_foreach (config, tuning->configs, tuning->n) {
     if (config->is_screened && !config->left_early && (!best || config->ratio < best->ratio))
       best = config;
   }
@@ -264,12 +259,12 @@ struct agreement_summary key_tuning_agreement(const struct key_tuning *tuning) {
   struct agreement_summary summary = {.baseline = tuning->baseline_agreement,
                                       .example = tuning->baseline_failure ? tuning->baseline_failure
                                                                           : tuning->disagreement};
-  for (size_t i = 0; i < tuning->n; i++) {
-    const struct agreement_facts *facts = &tuning->configs[i].agreement;
+  array_foreach (config, tuning->configs, tuning->n) {
+    const struct agreement_facts *facts = &config->agreement;
     summary.disagree += facts->with_default == AGREEMENT_DISAGREES;
     summary.agree +=
         facts->with_default == AGREEMENT_BITWISE || facts->with_default == AGREEMENT_AGREES;
-    if (tuning->configs[i].config == tuning->baseline && tuning->configs[i].is_measured)
+    if (config->config == tuning->baseline && config->is_measured)
       summary.baseline = *facts;
   }
   summary.of_default = summary.baseline;
@@ -292,9 +287,9 @@ struct search_options key_tuning_search(const struct key_tuning *tuning, const s
 
 void key_tuning_tell(const struct key_tuning *tuning, struct search *search, const uint64_t *batch,
                      size_t n) {
-  for (size_t i = 0; i < n; i++) {
-    const struct key_config *config = key_tuning_find(tuning, batch[i]);
-    search_tell(search, batch[i], config->is_screened ? config->ratio : INFINITY);
+  array_foreach (ordinal, batch, n) {
+    const struct key_config *config = key_tuning_find(tuning, *ordinal);
+    search_tell(search, *ordinal, config->is_screened ? config->ratio : INFINITY);
   }
 }
 
@@ -339,8 +334,7 @@ void key_tuning_next(const struct key_tuning *tuning, const struct campaign_term
 
   for (size_t i = 0; i < OUTCOME_COUNT; i++)
     facts.screen.outcomes[i] = tuning->screen_outcomes[i];
-  for (size_t i = 0; i < tuning->n; i++) {
-    const struct key_config *config = &tuning->configs[i];
+  array_foreach (config, tuning->configs, tuning->n) {
     if (config->is_screened)
       candidates[facts.screen.n++] = (struct campaign_candidate){config->config, config->ratio,
                                                                  config->left_early, config->lease};

@@ -47,20 +47,20 @@ struct key_tuning {
   char *job; /* a text that identifies kernel and key */
   uint64_t baseline;
   int64_t n_baselines; /* that did not run, before this one */
-  size_t n, capacity;
+  size_t n;
   struct key_config *configs; /* rising from index `sorted_from` on */
   size_t sorted_from;         /* where the last batch of a search begins; 0 once it has ended */
   struct build_objects *objects;
   int64_t n_leases; /* begun; configs of one lease raced together */
   int64_t screen_outcomes[OUTCOME_COUNT];
-  size_t n_halved, halved_capacity;
+  size_t n_halved;
   struct campaign_candidate *halved; /* correct in the halving */
   size_t n_finalists;                /* at the beginning of the final */
   size_t n_racing;
   uint64_t *racing; /* the finalists that its next process measures; rising */
-  size_t n_finals, finals_capacity;
+  size_t n_finals;
   struct final_measurement *finals; /* they own their samples */
-  size_t n_codes, codes_capacity;
+  size_t n_codes;
   struct key_code *codes;        /* of the finals */
   char *examples[OUTCOME_COUNT]; /* why the first config with this outcome has it */
   char *baseline_failure, *finalist_failure;

@@ -7,9 +7,9 @@
 #include <limits.h>
 #include <math.h>
 #include <poll.h>
-#include <stdarg.h>
 
 #include "agent/commands.h"
+#include "agent/compile/launch_source.h"
 #include "agent/compile/sources.h"
 #include "agent/tune/campaign.h"
 #include "common/base/file.h"
@@ -26,7 +26,6 @@
 #define LINES_READ ((size_t)65536)
 #define LINES_POLL_MS 100 /* between looks at whether to stop */
 #define PROFILE_MS ((int64_t)600 * 1000)
-#define PROFILE_WORDS_MAX 32
 
 #define TUNING_MAGIC 0x54554e45u
 struct tuning {
@@ -49,30 +48,25 @@ struct tuning {
 /* Releases what is of one kernel; device and workers stay. */
 static void kernel_release(struct tuning *tuning) {
   struct campaign *campaign = &tuning->campaign;
-  for (size_t i = 0; i < campaign->n; i++)
-    key_tuning_release(&campaign->keys[i]);
+  array_foreach (key, campaign->keys, campaign->n)
+    key_tuning_release(key);
   free(campaign->keys);
   free(campaign->sources);
-  if (campaign->build)
-    build_code_free(campaign->build);
+  DISCARD(campaign->build, build_code_free);
   *campaign = (struct campaign){
       .terms = campaign->terms, .samples = campaign->samples, .device = campaign->device};
 
   json_decref(TAKE(tuning->build));
   free(TAKE(tuning->build_place));
-  if (tuning->folder)
-    kernel_folder_free(TAKE(tuning->folder));
+  DISCARD(tuning->folder, kernel_folder_free);
 }
 
 static void tuning_release(struct tuning *tuning) {
   executor_drop_workers(&tuning->executor);
   kernel_release(tuning);
-  if (tuning->campaign.samples)
-    samples_file_free(tuning->campaign.samples);
-  if (tuning->pool)
-    compile_pool_free(tuning->pool);
-  if (tuning->cgroups)
-    cgroups_free(tuning->cgroups);
+  DISCARD(tuning->campaign.samples, samples_file_free);
+  DISCARD(tuning->pool, compile_pool_free);
+  DISCARD(tuning->cgroups, cgroups_free);
 
   free(tuning->state);
   free(tuning->faults);
@@ -82,8 +76,7 @@ static void tuning_release(struct tuning *tuning) {
 static bool file_of_folder(void *context, const struct source *source, char **ret_bytes,
                            size_t *ret_size, struct error *error) {
   const struct kernel_folder *folder = context;
-  for (size_t i = 0; i < folder->n_files; i++) {
-    const struct kernel_file *file = &folder->files[i];
+  array_foreach (file, folder->files, folder->n_files) {
     if (string_equal(file->path, source->path)) {
       *ret_bytes = xmemdup(file->bytes, file->size);
       *ret_size = file->size;
@@ -180,9 +173,9 @@ static bool terms_read(const struct options *options, struct campaign_terms *ter
        "--profile runs the winner of one key: give the key with --key, not with --keys"},
   };
 
-  for (size_t i = 0; i < ARRAY_LENGTH(pairs); i++)
-    if (pairs[i].is_wrong)
-      return error_set(error, "%s", pairs[i].reason);
+  list_foreach (pair, pairs)
+    if (pair->is_wrong)
+      return error_set(error, "%s", pair->reason);
   return true;
 }
 
@@ -195,8 +188,7 @@ static bool keys_list(struct tuning *tuning, struct error *error) {
   char digest[DIGEST_TEXT_SIZE];
   digest_format(&tuning->folder->kernel->hash, digest);
 
-  for (size_t i = 0; i < campaign->n; i++) {
-    struct key_tuning *key = &campaign->keys[i];
+  array_foreach (key, campaign->keys, campaign->n) {
     struct space_facts facts = campaign_space_facts(campaign, key);
     cleanup_json json_t *json = key_to_json(&key->key);
     cleanup_free char *text = json_canonical(json);
@@ -219,42 +211,37 @@ static bool keys_list(struct tuning *tuning, struct error *error) {
   return true;
 }
 
-/* Keys while they are read. */
-struct reading {
-  struct tuning *tuning;
-  size_t capacity;
-  json_t *seen; /* digests of the keys so far, with the numbers of their lines; 0: of --key */
-};
-
-/* Adds a key: NAME=VALUE,… or a JSON object. */
-static bool key_add(struct reading *reading, const char *text, size_t line, struct error *error) {
-  struct campaign *campaign = &reading->tuning->campaign;
-  const struct kernel_folder *folder = reading->tuning->folder;
-  const char *const *names = (const char *const *)folder->kernel->key_names;
-  size_t n_names = folder->kernel->n_key_names;
+/* Adds a key: of JSON, else of a text, NAME=VALUE,… or a JSON object. `seen` has the digests of the
+ * keys so far, with the numbers of their lines; 0: of --key. */
+static bool key_add(struct tuning *tuning, json_t *seen, const json_t *json, const char *text,
+                    size_t line, struct error *error) {
+  struct campaign *campaign = &tuning->campaign;
+  const struct kernel *kernel = tuning->folder->kernel;
+  const char *const *names = (const char *const *)kernel->key_names;
+  char digest_text[DIGEST_TEXT_SIZE];
   cleanup_key struct key key = {0};
-  cleanup_json json_t *json = NULL;
-  bool is_read = *text == '{' ? json_parse(text, strlen(text), &json, error) &&
-                                    key_parse(json, names, n_names, &key, error)
-                              : key_parse_text(text, names, n_names, &key, error);
-  if (!is_read || !kernel_accepts(folder->kernel, &key, folder->space, error))
+  cleanup_json json_t *parsed = NULL;
+  if (!json && *text == '{' && !json_parse(text, strlen(text), &parsed, error))
+    return false;
+  json = json ? json : parsed;
+  bool is_read = json ? key_parse(json, names, kernel->n_key_names, &key, error)
+                      : key_parse_text(text, names, kernel->n_key_names, &key, error);
+  if (!is_read || !kernel_accepts(kernel, &key, tuning->folder->space, error))
     return false;
 
-  char digest_text[DIGEST_TEXT_SIZE];
   struct digest digest = key_digest(&key);
-  const json_t *before = json_object_get(reading->seen, digest_format(&digest, digest_text));
+  const json_t *before = json_object_get(seen, digest_format(&digest, digest_text));
   json_int_t number = json_integer_value(before);
   if (before && !number)
     return error_set(error, "this key is that of --key; leave one out");
   if (before)
     return error_set(error, "this key is in line %lld already; leave one out", (long long)number);
 
-  json_put(reading->seen, digest_text, json_integer((json_int_t)line));
+  json_put(seen, digest_text, json_integer((json_int_t)line));
   if (campaign->n == KEYS_MAX)
     return error_set(error, "more than %d keys; split the file", KEYS_MAX);
 
-  GROW(campaign->keys, campaign->n, reading->capacity);
-  campaign->keys[campaign->n++] = (struct key_tuning){.key = key};
+  *APPEND(campaign->keys, campaign->n) = (struct key_tuning){.key = key};
   key = (struct key){0};
   return true;
 }
@@ -288,13 +275,12 @@ static bool keys_read(struct tuning *tuning, struct error *error) {
   const struct kernel *kernel = tuning->folder->kernel;
   const char *example = kernel->n_key_names ? kernel->key_names[0] : "";
   cleanup_json json_t *seen = json_object();
-  struct reading reading = {.tuning = tuning, .seen = seen};
   cleanup_free char *text = NULL;
   size_t size, number = 0;
   if (!key && !file)
     return kernel->is_captured || /* those of its build */
            error_set(error, "give the key with --key: %s=…; or several with --keys FILE", example);
-  if (key && !key_add(&reading, key, 0, error))
+  if (key && !key_add(tuning, seen, NULL, key, 0, error))
     return false;
   if (!file)
     return true;
@@ -308,7 +294,7 @@ static bool keys_read(struct tuning *tuning, struct error *error) {
   for (char *line; (line = strsep(&rest, "\n"));) {
     number++;
     line = line_trim(line);
-    if (*line && !key_add(&reading, line, number, error))
+    if (*line && !key_add(tuning, seen, NULL, line, number, error))
       return error_prefix(error, "%s:%zu: ", file, number);
   }
 
@@ -320,16 +306,13 @@ static bool keys_read(struct tuning *tuning, struct error *error) {
 static bool captured_keys_read(struct tuning *tuning, struct error *error) {
   const json_t *variants = json_object_get(tuning->build, "variants"), *variant;
   cleanup_json json_t *seen = json_object();
-  struct reading reading = {.tuning = tuning, .seen = seen};
   size_t i;
   if (tuning->campaign.n)
     return true;
 
   tuning->is_many = true;
   json_array_foreach (variants, i, variant) {
-    const json_t *key = json_object_get(variant, "key");
-    cleanup_free char *text = key ? json_canonical(key) : xstrdup("");
-    if (!key_add(&reading, text, i + 1, error))
+    if (!key_add(tuning, seen, json_object_get(variant, "key"), "", i + 1, error))
       return error_prefix(error, "variant %zu of the build: ", i);
   }
   return tuning->campaign.n || error_set(error, "the build has no variants");
@@ -434,47 +417,28 @@ static bool profiler_find(const char *name, char **ret_path) {
   return true;
 }
 
-/* A command line: texts that it owns, NULL after the last one. */
-struct words {
-  size_t n;
-  char *texts[PROFILE_WORDS_MAX + 1];
-};
-
-static void words_release(struct words *words) {
-  for (size_t i = 0; i < words->n; i++)
-    free(words->texts[i]);
-}
-
-printf_like(2, 3) static void words_add(struct words *words, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  ALWAYS(words->n < PROFILE_WORDS_MAX &&
-         vasprintf(&words->texts[words->n++], format, arguments) >= 0);
-  va_end(arguments);
-}
-
 /* The command line that profiles the winner. The profiler starts a program without other open
  * files, so it cannot start a worker and starts this program's `tune --only CONFIG`. Sources: ROCm
  * documentation, "Using rocprofv3" and "rocprof command reference". */
-static bool profile_words(const struct tuning *tuning, const char *folder, struct words *words,
+static bool profile_words(const struct tuning *tuning, const char *folder, struct settings *words,
                           struct error *error) {
-  static const char *const flags[] = {"--kernel-trace", "--stats", "--output-format", "csv", "-d"};
+  static const char *const flags[] = {
+      "--kernel-trace", "--stats", "--output-format", "csv", "-d", NULL};
   static const char *const kept[] = {"key", "build", "regime", "state", "python", "worker-user"};
   const struct options *options = tuning->options;
   cleanup_free char *profiler = NULL;
   char program[PATH_MAX];
   char *const *places;
   if (profiler_find("rocprofv3", &profiler)) {
-    words_add(words, "%s", profiler);
-    for (size_t i = 0; i < ARRAY_LENGTH(flags); i++)
-      words_add(words, "%s", flags[i]);
-    words_add(words, "%s", folder);
-    words_add(words, "--");
+    settings_add(words, TAKE(profiler));
+    settings_copy(words, flags);
+    settings_print(words, "%s", folder);
+    settings_print(words, "--");
   } else if (profiler_find("rocprof", &profiler)) {
-    words_add(words, "%s", profiler);
-    words_add(words, "--stats");
-    words_add(words, "-o");
-    words_add(words, "%s/profile.csv", folder);
+    settings_add(words, TAKE(profiler));
+    settings_print(words, "--stats");
+    settings_print(words, "-o");
+    settings_print(words, "%s/profile.csv", folder);
   } else {
     return error_set(
         error,
@@ -486,25 +450,26 @@ static bool profile_words(const struct tuning *tuning, const char *folder, struc
     return error_set(error, "cannot read /proc/self/exe: %s", strerror(errno));
 
   ALWAYS(options_arguments(options, &places) == 1);
-  words_add(words, "%.*s", (int)length, program);
-  words_add(words, "tune");
-  words_add(words, "%s", places[0]);
-  words_add(words, "--device=%s", tuning->campaign.device->name);
-  words_add(words, "--only=%llu", (unsigned long long)tuning->campaign.keys[0].verdict.winner);
-  words_add(words, "--screen-rounds=1");
-  words_add(words, "--final-rounds=1");
-  words_add(words, "--seed=%lld", (long long)option_integer(options, "seed"));
+  settings_print(words, "%.*s", (int)length, program);
+  settings_print(words, "tune");
+  settings_print(words, "%s", places[0]);
+  settings_print(words, "--device=%s", tuning->campaign.device->name);
+  settings_print(words, "--only=%llu", (unsigned long long)tuning->campaign.keys[0].verdict.winner);
+  settings_print(words, "--screen-rounds=1");
+  settings_print(words, "--final-rounds=1");
+  settings_print(words, "--seed=%lld", (long long)option_integer(options, "seed"));
 
-  for (size_t i = 0; i < ARRAY_LENGTH(kept); i++)
-    if (option_text(options, kept[i]))
-      words_add(words, "--%s=%s", kept[i], option_text(options, kept[i]));
+  list_foreach (option, kept)
+    if (option_text(options, *option))
+      settings_print(words, "--%s=%s", *option, option_text(options, *option));
+  settings_add(words, NULL);
   return true;
 }
 
 /* Runs the winner once more under the profiler. */
 static bool winner_profile(const struct tuning *tuning, const char *folder, struct error *error) {
   const struct custody *custody = spawner_custody(tuning->supervisor->spawner);
-  __attribute__((cleanup(words_release))) struct words words = {0};
+  cleanup_settings struct settings words = {0}, environment = {0};
   if (!profile_words(tuning, folder, &words, error))
     return false;
   if (!folder_make(folder, 0755, error) || !custody_give(custody, folder, error))
@@ -515,19 +480,15 @@ static bool winner_profile(const struct tuning *tuning, const char *folder, stru
     return error_set(error, "cannot use %s: %s", folder, strerror(errno));
 
   /* The folder in which the profiler in the workers may write, and this process's environment. */
-  size_t n = 0;
-  while (environ[n])
-    n++;
-  cleanup_free char *writes = xasprintf("WAVETUNE_WORKER_WRITES=%s", path);
-  cleanup_free char **environment = xcalloc(n + 2, sizeof *environment);
-  environment[0] = writes;
-  memcpy(environment + 1, environ, n * sizeof *environ);
+  settings_print(&environment, "WAVETUNE_WORKER_WRITES=%s", path);
+  settings_copy(&environment, (const char *const *)environ);
+  settings_add(&environment, NULL);
 
   /* The profiler and the agent in it run as this user; its part in workers runs as theirs. */
   const struct custody bounds = {.cgroups = custody->cgroups};
   struct command command = {
       .arguments = words.texts,
-      .environment = environment,
+      .environment = environment.texts,
       .timeout_ms = PROFILE_MS,
       .cpu_seconds_max = UINT64_MAX,
       .memory_bytes_max = UINT64_MAX, /* GPU runtimes reserve more addresses than there is memory */
@@ -569,24 +530,12 @@ static bool kernel_run(struct tuning *tuning, struct error *error) {
   return ran;
 }
 
-static int tuning_run(struct tuning *tuning) {
-  const char *profile = option_text(tuning->options, "profile");
-  struct error error;
-  if (!device_open(tuning, &error) || !kernel_run(tuning, &error) ||
-      (profile && !tuning->n_failed && !winner_profile(tuning, profile, &error)))
-    return command_failed("tune", EXIT_FAILED, &error);
-
-  return tuning->n_failed ? EXIT_FAILED : EXIT_OK;
-}
-
 /* Reads what a line of --stdin names: {"folder", "build", "keys"}. */
 static bool line_read(struct tuning *tuning, const char *line, struct error *error) {
   cleanup_json json_t *json = NULL, *seen = json_object();
-  struct reading reading = {.tuning = tuning, .seen = seen};
   if (!json_parse(line, strlen(line), &json, error))
     return false;
-  const char *folder = json_string_value(json_object_get(json, "folder")),
-             *build = json_string_value(json_object_get(json, "build"));
+  const char *folder = json_text(json, "folder"), *build = json_text(json, "build");
   const json_t *keys = json_object_get(json, "keys"), *key;
   size_t i;
   if (!folder || !json_is_array(keys) || !json_array_size(keys))
@@ -598,8 +547,7 @@ static bool line_read(struct tuning *tuning, const char *line, struct error *err
   tuning->campaign.folder = tuning->folder;
   tuning->is_many = true;
   json_array_foreach (keys, i, key) {
-    cleanup_free char *text = json_canonical(key);
-    if (!key_add(&reading, text, i + 1, error))
+    if (!key_add(tuning, seen, key, NULL, i + 1, error))
       return error_prefix(error, "key %zu: ", i);
   }
 
@@ -624,25 +572,22 @@ static bool line_tune(struct tuning *tuning, const char *line) {
   return goes_on;
 }
 
-/* Refuses what --stdin would not heed. */
-static bool lines_only(const struct options *options, struct error *error) {
-  static const char *const names[] = {"key", "keys", "build", "samples"};
-  char *const *places;
-  if (options_arguments(options, &places) > 0)
-    return error_set(error, "--stdin tunes what its lines name: leave out \"%s\"", places[0]);
-  for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
-    if (option_text(options, names[i]))
-      return error_set(error, "--stdin tunes what its lines name: leave out --%s", names[i]);
-  return true;
-}
-
 /* --stdin: kernels come as lines, until the input ends; the device stays open between them. */
 static int lines_run(struct tuning *tuning) {
   cleanup_free char *text = NULL;
   size_t n = 0, capacity = 0;
+  static const char *const unheeded[] = {"key", "keys", "build", "samples"};
+  char *const *places;
   struct error error;
-  if (!lines_only(tuning->options, &error) ||
-      !terms_read(tuning->options, &tuning->campaign.terms, &error) ||
+  bool is_refused = options_arguments(tuning->options, &places) > 0;
+  if (is_refused)
+    error_set(&error, "--stdin tunes what its lines name: leave out \"%s\"", places[0]);
+  for (size_t i = 0; i < ARRAY_LENGTH(unheeded) && !is_refused; i++) {
+    is_refused = option_text(tuning->options, unheeded[i]);
+    if (is_refused)
+      error_set(&error, "--stdin tunes what its lines name: leave out --%s", unheeded[i]);
+  }
+  if (is_refused || !terms_read(tuning->options, &tuning->campaign.terms, &error) ||
       !devices_find(&tuning->devices, option_text(tuning->options, "device"),
                     &tuning->campaign.device, &error))
     return command_failed("tune", EXIT_USAGE, &error);
@@ -688,8 +633,12 @@ static int tune_work(struct supervisor *supervisor, void *context) {
     code = lines_run(&tuning);
   else if (!tuning_read(&tuning, &error))
     code = command_failed("tune", EXIT_USAGE, &error);
+  else if (!device_open(&tuning, &error) || !kernel_run(&tuning, &error) ||
+           (option_text(tuning.options, "profile") && !tuning.n_failed &&
+            !winner_profile(&tuning, option_text(tuning.options, "profile"), &error)))
+    code = command_failed("tune", EXIT_FAILED, &error);
   else
-    code = tuning_run(&tuning);
+    code = tuning.n_failed ? EXIT_FAILED : EXIT_OK;
   tuning_release(&tuning);
 
   return code;
@@ -705,30 +654,36 @@ _Static_assert(FINALISTS_MAX == 16 && FINAL_PROCESSES == 3,
 
 static const struct option_spec tune_options[] = {
     OPTION_PYTHON,
-    {"key", OPTION_TEXT, "NAME=VALUE,…", NULL, 0, 0,
-     "the key to tune for, e.g. rows=4096,columns=1024", true},
-    {"keys", OPTION_TEXT, "FILE", NULL, 0, 0,
-     "the keys of a campaign, one per line; # begins a comment", true},
-    {"json", OPTION_FLAG, NULL, NULL, 0, 0,
-     "print one JSON object per key, each on a line, instead of tables", false},
-    {"device", OPTION_TEXT, "NAME", NULL, 0, 0,
-     "the device, as probe names it; default: the first that fits", false},
-    {"build", OPTION_TEXT, "FOLDER", NULL, 0, 0,
-     "for a triton kernel: the folder that `python3 -m wavetune pack` wrote; without --key and "
-     "--keys a captured kernel is tuned for all keys of the build",
-     true},
-    {"stdin", OPTION_FLAG, NULL, NULL, 0, 0,
-     "tune what lines of standard input name, {\"folder\", \"build\", \"keys\": [{…}]}, in their "
-     "order until it ends; in place of DIR, --key, --keys and --build, for programs that start "
-     "this one",
-     true},
-    {"budget", OPTION_TEXT, "SECONDS", NULL, 0, 0,
-     "device time for each key, its finals included: opening the kernel, loading, checking and "
-     "timing configs, not compiling; once a config was measured, the smallest final is measured "
-     "even beyond it; default: no bound",
-     true},
-    {"search", OPTION_TEXT, "STRATEGY", NULL, 0, 0,
-     "search the space by random, descent or evolution instead of measuring all of it", true},
+    {"key", OPTION_TEXT, "NAME=VALUE,…", .help = "the key to tune for, e.g. rows=4096,columns=1024",
+     .flag_only = true},
+    {"keys", OPTION_TEXT, "FILE",
+     .help = "the keys of a campaign, one per line; # begins a comment", .flag_only = true},
+    {"json", OPTION_FLAG,
+     .help = "print one JSON object per key, each on a line, instead of tables"},
+    {"device", OPTION_TEXT, "NAME",
+     .help = "the device, as probe names it; default: the first that fits"},
+    {"build", OPTION_TEXT, "FOLDER",
+     .help =
+         "for a triton kernel: the folder that `python3 -m wavetune pack` wrote; without --key and "
+         "--keys a captured kernel is tuned for all keys of the build",
+     .flag_only = true},
+    {"stdin", OPTION_FLAG,
+     .help =
+         "tune what lines of standard input name, {\"folder\", \"build\", \"keys\": [{…}]}, in "
+         "their "
+         "order until it ends; in place of DIR, --key, --keys and --build, for programs that start "
+         "this one",
+     .flag_only = true},
+    {"budget", OPTION_TEXT, "SECONDS",
+     .help =
+         "device time for each key, its finals included: opening the kernel, loading, checking and "
+         "timing configs, not compiling; once a config was measured, the smallest final is "
+         "measured "
+         "even beyond it; default: no bound",
+     .flag_only = true},
+    {"search", OPTION_TEXT, "STRATEGY",
+     .help = "search the space by random, descent or evolution instead of measuring all of it",
+     .flag_only = true},
     {"trials", OPTION_INTEGER, "N", "200", 1, SEARCH_TRIALS_MAX, "configs that --search measures",
      true},
     {"exhaustive", OPTION_INTEGER, "ROUNDS", "0", 0, 100000,
@@ -738,22 +693,23 @@ static const struct option_spec tune_options[] = {
      "with --exhaustive: drop a config once it is slower than the best by more than this, beyond 3 "
      "standard errors; 0: keep all",
      true},
-    {"samples", OPTION_TEXT, "FILE", NULL, 0, 0,
-     "write every measurement to this file, one JSON object per line", true},
+    {"samples", OPTION_TEXT, "FILE",
+     .help = "write every measurement to this file, one JSON object per line", .flag_only = true},
     {"finalists", OPTION_INTEGER, "N", "16", 1, 1024,
-     "greatest number of configs that go from the screen to the finals", false},
+     "greatest number of configs that go from the screen to the finals"},
     {"only", OPTION_INTEGER, "CONFIG", "-1", -1, INT64_MAX,
      "measure only this config, beside the default", true},
-    {"profile", OPTION_TEXT, "FOLDER", NULL, 0, 0,
-     "at the end, run the winner once under rocprof, which writes to this folder", true},
+    {"profile", OPTION_TEXT, "FOLDER",
+     .help = "at the end, run the winner once under rocprof, which writes to this folder",
+     .flag_only = true},
     {"processes", OPTION_INTEGER, "N", "3", VERDICT_PROCESSES_MIN, 1000,
-     "least number of fresh processes that measure the finalists", false},
+     "least number of fresh processes that measure the finalists"},
     {"regime", OPTION_TEXT, REGIME_ALTERNATIVES, REGIME_IMPLIED_NAME, 0, 0,
-     "whether kernels find their data in memory (cold) or in the caches (warm)", false},
+     "whether kernels find their data in memory (cold) or in the caches (warm)"},
     {"seed", OPTION_INTEGER, "N", "1", 0, INT32_MAX,
-     "seed of the input data, of the order of trials and of --search", false},
-    {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
-     "the folder of compiled objects; default: ~/.cache/wavetune", false},
+     "seed of the input data, of the order of trials and of --search"},
+    {"state", OPTION_TEXT, "FOLDER",
+     .help = "the folder of compiled objects; default: ~/.cache/wavetune"},
     MEASURE_OPTIONS,
 };
 

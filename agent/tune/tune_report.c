@@ -13,9 +13,9 @@ static void outcomes_to_json(const struct key_tuning *key, json_t **ret_outcomes
   for (size_t i = 0; i < OUTCOME_COUNT; i++) {
     const char *name = outcome_name((enum outcome)i);
     json_t *configs = json_array();
-    for (size_t k = 0; k < key->n; k++)
-      if (key->configs[k].is_measured && key->configs[k].outcome == i)
-        json_push(configs, json_integer((json_int_t)key->configs[k].config));
+    array_foreach (config_at, key->configs, key->n)
+      if (config_at->is_measured && config_at->outcome == i)
+        json_push(configs, json_integer((json_int_t)config_at->config));
 
     size_t n = json_array_size(configs);
     if (n)
@@ -29,8 +29,8 @@ static void outcomes_to_json(const struct key_tuning *key, json_t **ret_outcomes
 /* The number of configs of each class, where the kernel has no reference; NULL: it has one. */
 static json_t *agreements_to_json(const struct key_tuning *key) {
   json_t *json = NULL;
-  for (size_t k = 0; k < key->n; k++) {
-    const char *class = agreement_class(&key->configs[k].agreement);
+  array_foreach (config, key->configs, key->n) {
+    const char *class = agreement_class(&config->agreement);
     if (string_equal(class, agreement_name(AGREEMENT_NONE)))
       continue;
     json = json ? json : json_object();
@@ -57,9 +57,9 @@ static int64_t code_fact(const struct key_code *code, size_t i) {
 
 /* The winner's code; NULL when nothing is known of it. */
 static const struct key_code *winner_code(const struct key_tuning *key) {
-  for (size_t i = 0; i < key->n_codes; i++)
-    if (key->codes[i].config == key->verdict.winner)
-      return key->codes[i].vgprs == FIELD_NONE ? NULL : &key->codes[i];
+  array_foreach (code, key->codes, key->n_codes)
+    if (code->config == key->verdict.winner)
+      return code->vgprs == FIELD_NONE ? NULL : code;
   return NULL;
 }
 
@@ -73,8 +73,8 @@ void tune_report_json(const struct campaign *campaign, const struct key_tuning *
   const struct kernel_folder *folder = campaign->folder;
   json_t *examples = json_object(), *seconds = json_object(), *outcomes, *failed;
   json_int_t measured = 0;
-  for (size_t i = 0; i < key->n; i++)
-    measured += key->configs[i].is_measured;
+  array_foreach (config, key->configs, key->n)
+    measured += config->is_measured;
 
   /* json_object_set_new leaves out a text that is not UTF-8, here and below. */
   for (size_t i = 0; i < OUTCOME_COUNT; i++)
@@ -159,8 +159,7 @@ void tune_report_text(const struct campaign *campaign, const struct key_tuning *
 void tune_report_campaign(const struct campaign *campaign, double seconds, bool is_json) {
   size_t failed = 0;
   int64_t processes = 0; /* of the key with the most */
-  for (size_t i = 0; i < campaign->n; i++) {
-    const struct key_tuning *key = &campaign->keys[i];
+  array_foreach (key, campaign->keys, campaign->n) {
     failed += !key->is_decided;
     processes = key->n_processes > processes ? key->n_processes : processes;
   }
@@ -202,8 +201,9 @@ void samples_file_free(struct samples_file *file) {
   free(file);
 }
 
-/* A measurement with all members of its record; null for those that it lacks. */
-static json_t *measurement_write(const struct lease *lease, const struct measurement *measurement) {
+bool samples_file_add(struct samples_file *file, const char *device, const struct lease *lease,
+                      const struct measurement *measurement, struct error *error) {
+  /* All members of a measurement; null for those that it lacks. */
   struct measurement whole = *measurement; /* borrows */
   double none[1];
   if (!whole.samples_us.all)
@@ -211,19 +211,12 @@ static json_t *measurement_write(const struct lease *lease, const struct measure
   whole.process = lease->process;
   whole.round = lease->round;
   whole.regime = lease->regime;
-  json_t *json = record_write(&measurement_record, &whole);
+  cleanup_json json_t *line = record_write(&measurement_record, &whole);
+  array_foreach (field, measurement_record.fields, measurement_record.n)
+    if (!json_object_get(line, field->name))
+      json_put(line, field->name, json_null());
+  json_object_del(line, "seq");
 
-  for (size_t i = 0; i < measurement_record.n; i++)
-    if (!json_object_get(json, measurement_record.fields[i].name))
-      json_put(json, measurement_record.fields[i].name, json_null());
-  json_object_del(json, "seq");
-
-  return json;
-}
-
-bool samples_file_add(struct samples_file *file, const char *device, const struct lease *lease,
-                      const struct measurement *measurement, struct error *error) {
-  cleanup_json json_t *line = measurement_write(lease, measurement);
   json_t *more =
       json_pack("{s:o, s:o, s:o, s:s, s:I, s:s, s:I}", "kernel",
                 json_digest_text(&lease->kernel->hash), "key", key_to_json(&lease->key),

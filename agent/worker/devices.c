@@ -64,7 +64,7 @@ bool python_versions_read(const char *interpreter, struct python_versions *ret_v
 
   char **texts[] = {&ret_versions->torch, &ret_versions->torch_hip, &ret_versions->triton};
   for (size_t i = 0; members[i]; i++) {
-    const char *text = json_string_value(json_object_get(answer, members[i]));
+    const char *text = json_text(answer, members[i]);
     *texts[i] = text ? xstrndup(text, VERSION_MAX) : NULL;
   }
 
@@ -82,7 +82,7 @@ void python_versions_release(struct python_versions *versions) {
 static bool devices_read(const json_t *answer, struct devices *devices, struct error *error) {
   json_t *array = NULL, *item;
   size_t i;
-  const char *reason = json_string_value(json_object_get(answer, "error"));
+  const char *reason = json_text(answer, "error");
 
   if (reason)
     return error_set(error, "the devices cannot be probed: %s", reason);
@@ -115,9 +115,8 @@ char *devices_absent(const struct devices *devices) {
 
   json_array_foreach (devices->absent, i, absent) {
     cleanup_free char *shorter = text;
-    text = xasprintf("%s%sno %s: %s", shorter, i ? "; " : "",
-                     json_string_value(json_object_get(absent, "backend")),
-                     json_string_value(json_object_get(absent, "reason")));
+    text = xasprintf("%s%sno %s: %s", shorter, i ? "; " : "", json_text(absent, "backend"),
+                     json_text(absent, "reason"));
   }
   return text;
 }
@@ -130,14 +129,12 @@ static void text_set(char **text, const char *with) {
 }
 
 void devices_set_python(struct devices *devices, const struct python_versions *versions) {
-  for (size_t i = 0; i < devices->n; i++) {
-    struct device_seen *device = &devices->seen[i];
+  array_foreach (device, devices->seen, devices->n) {
     if (string_equal(device->backend, "cpu"))
       continue;
     text_set(&device->environment.torch, versions->torch);
     text_set(&device->environment.triton, versions->triton);
-    ALWAYS(json_object_set_new(device->json, "environment",
-                               environment_to_json(&device->environment)) == 0);
+    json_put(device->json, "environment", environment_to_json(&device->environment));
   }
 }
 
@@ -169,9 +166,9 @@ bool devices_query(struct spawner *spawner, const char *python, struct devices *
 }
 
 void devices_release(struct devices *devices) {
-  for (size_t i = 0; i < devices->n; i++) {
-    environment_release(&devices->seen[i].environment);
-    json_decref(devices->seen[i].json);
+  array_foreach (device, devices->seen, devices->n) {
+    environment_release(&device->environment);
+    json_decref(device->json);
   }
   free(devices->seen);
   json_decref(devices->absent);
@@ -181,13 +178,12 @@ void devices_release(struct devices *devices) {
 bool devices_find(const struct devices *devices, const char *name,
                   const struct device_seen **ret_device, struct error *error) {
   cleanup_json json_t *known = json_array();
-  for (size_t i = 0; i < devices->n; i++) {
-    const struct device_seen *seen = &devices->seen[i];
+  array_foreach (seen, devices->seen, devices->n) {
     if (!name || string_equal(seen->name, name)) {
       *ret_device = seen;
       return true;
     }
-    ALWAYS(json_array_append_new(known, json_string(seen->name)) == 0);
+    json_push(known, json_string(seen->name));
   }
 
   cleanup_free char *names = json_texts_join(known, ", ");

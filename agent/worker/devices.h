@@ -46,12 +46,8 @@ must_check bool devices_query(struct spawner *spawner, const char *python,
 #define OPTION_PYTHON                                                                              \
   {"python",                                                                                       \
    OPTION_TEXT,                                                                                    \
-   "PROGRAM",                                                                                      \
-   NULL,                                                                                           \
-   0,                                                                                              \
-   0,                                                                                              \
-   "the Python whose torch and triton GPU environments state",                                     \
-   false}
+   "PROGRAM",                                                                                              \
+   .help = "the Python whose torch and triton GPU environments state"}
 
 /* Sets torch and triton in the environments of all devices but CPUs. */
 void devices_set_python(struct devices *devices, const struct python_versions *versions);

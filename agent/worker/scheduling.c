@@ -4,9 +4,9 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <pthread.h>
 #include <sys/syscall.h>
 
+#include "common/base/lock.h"
 #include "common/base/log.h"
 
 #define CPU_WORDS 128             /* 8192 CPUs, the most that Linux can be built for */
@@ -81,8 +81,8 @@ void scheduling_begin(void) {
 
 static int cpus_count(const unsigned long *cpus) {
   int n = 0;
-  for (size_t i = 0; i < CPU_WORDS; i++)
-    n += __builtin_popcountl(cpus[i]);
+  array_foreach (word, cpus, CPU_WORDS)
+    n += __builtin_popcountl(*word);
   return n;
 }
 
@@ -134,21 +134,9 @@ static void thread_check(pid_t thread, struct found *found) {
     found->reason = reason ? reason : EINVAL;
 }
 
-static void found_log(const struct found *found) {
-  cleanup_free char *wanted = scheduling_describe(&started);
-  if (!found->reason)
-    log_warning("scheduling: another process changed %zu threads of this one to %s; restored to %s",
-                found->n_threads, found->first, wanted);
-  else if (is_restored) /* once: it is found at every check */
-    log_error("scheduling: another process changed %zu threads of this one to %s, and %s cannot be "
-              "restored: %s; measurements say so until the agent is restarted; it needs "
-              "RLIMIT_NICE 20 (systemd: LimitNICE=+0, containers: --ulimit nice=20)",
-              found->n_threads, found->first, wanted, strerror(found->reason));
-}
-
 uint64_t scheduling_check(bool *ret_is_restored) {
   struct found found = {0};
-  pthread_mutex_lock(&mutex);
+  HOLD(&mutex);
   DIR *threads = is_remembered ? opendir(THREADS) : NULL;
   for (struct dirent *entry; threads && (entry = readdir(threads));)
     if (*entry->d_name != '.')
@@ -157,14 +145,22 @@ uint64_t scheduling_check(bool *ret_is_restored) {
     closedir(threads);
 
   if (found.n_threads) {
-    found_log(&found);
+    cleanup_free char *wanted = scheduling_describe(&started);
+    if (!found.reason)
+      log_warning(
+          "scheduling: another process changed %zu threads of this one to %s; restored to %s",
+          found.n_threads, found.first, wanted);
+    else if (is_restored) /* once: it is found at every check */
+      log_error(
+          "scheduling: another process changed %zu threads of this one to %s, and %s cannot be "
+          "restored: %s; measurements say so until the agent is restarted; it needs "
+          "RLIMIT_NICE 20 (systemd: LimitNICE=+0, containers: --ulimit nice=20)",
+          found.n_threads, found.first, wanted, strerror(found.reason));
     n_found++;
     is_restored = !found.reason;
     free(found.first);
   }
-  uint64_t n = n_found;
   if (ret_is_restored)
     *ret_is_restored = is_restored;
-  pthread_mutex_unlock(&mutex);
-  return n;
+  return n_found;
 }

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -17,6 +16,7 @@
 #include "agent/worker/scheduling.h"
 #include "common/base/file.h"
 #include "common/base/glibc.h"
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "common/program/options.h"
 #include "common/program/sandbox.h"
@@ -55,17 +55,15 @@ static void spawner_wake(struct spawner *spawner) {
 static char **environment_make(char *const *added) {
   char *const *const parts[] = {added, environ};
   char **environment = NULL;
-  size_t n = 0, capacity = 0;
+  size_t n = 0;
 
-  for (size_t i = 0; i < ARRAY_LENGTH(parts); i++) {
-    for (char *const *string = parts[i]; string && *string; string++) {
-      GROW(environment, n, capacity);
-      environment[n++] = *string;
+  list_foreach (part, parts) {
+    for (char *const *string = *part; string && *string; string++) {
+      *APPEND(environment, n) = *string;
     }
   }
 
-  GROW(environment, n, capacity);
-  environment[n] = NULL;
+  *APPEND(environment, n) = NULL;
   return environment;
 }
 
@@ -163,9 +161,7 @@ static bool spawn(const struct custody *custody, char *const *added, struct spaw
 
 bool spawner_spawn(struct spawner *spawner, char *const *environment, struct spawned *ret_spawned,
                    struct error *error) {
-  bool answered = false, ok = false;
-  pthread_mutex_lock(&spawner->mutex);
-
+  HOLD(&spawner->mutex);
   while (spawner->requested && !spawner->ended) /* another thread's request */
     pthread_cond_wait(&spawner->changed, &spawner->mutex);
   if (!spawner->ended) {
@@ -175,18 +171,17 @@ bool spawner_spawn(struct spawner *spawner, char *const *environment, struct spa
     spawner_wake(spawner);
     while (!spawner->answered && !spawner->ended)
       pthread_cond_wait(&spawner->changed, &spawner->mutex);
-    answered = spawner->answered;
-    ok = answered && spawner->ok;
-    if (ok)
-      *ret_spawned = spawner->spawned;
-    else if (answered)
-      *error = spawner->error;
     spawner->requested = false;
     pthread_cond_broadcast(&spawner->changed);
+    if (spawner->answered && !spawner->ok)
+      *error = spawner->error;
+    if (spawner->answered && spawner->ok)
+      *ret_spawned = spawner->spawned;
+    if (spawner->answered)
+      return spawner->ok;
   }
 
-  pthread_mutex_unlock(&spawner->mutex);
-  return answered ? ok : error_set(error, "no worker is started any more: the agent is ending");
+  return error_set(error, "no worker is started any more: the agent is ending");
 }
 
 static void *work_run(void *context) {
@@ -223,7 +218,7 @@ static void serve(struct supervisor *supervisor, int signal_fd) {
         supervisor->stop(supervisor->context);
     }
 
-    pthread_mutex_lock(&spawner->mutex);
+    HOLD(&spawner->mutex);
     if (spawner->requested && !spawner->answered) {
       spawner->ok =
           spawn(&spawner->custody, spawner->environment, &spawner->spawned, &spawner->error);
@@ -231,7 +226,6 @@ static void serve(struct supervisor *supervisor, int signal_fd) {
       pthread_cond_broadcast(&spawner->changed);
     }
     ended = spawner->ended;
-    pthread_mutex_unlock(&spawner->mutex);
   }
 }
 

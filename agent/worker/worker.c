@@ -76,12 +76,12 @@ static const struct record look_record = RECORD(NULL, struct look, look_fields);
 
 static bool users_find(const struct look *look, json_t *users, struct error *error) {
   const struct looked_device *devices = look->devices.all;
-  for (size_t i = 0; i < look->devices.n; i++) {
+  array_foreach (listed, devices, look->devices.n) {
     struct device_user user;
-    if (!device_user_find(devices[i].device, devices[i].facts, &user, error))
+    if (!device_user_find(listed->device, listed->facts, &user, error))
       return false;
     if (user.pid)
-      json_put(users, devices[i].device,
+      json_put(users, listed->device,
                json_sprintf("process %lld%s%s%s", (long long)user.pid, *user.name ? " (" : "",
                             user.name, *user.name ? ")" : ""));
   }
@@ -153,11 +153,11 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
   json_object_del(request, "do");
   json_object_del(request, "bundle");
 
-  for (size_t i = 0; i < ARRAY_LENGTH(requests); i++) {
-    if (!string_equal(name, requests[i].name))
+  list_foreach (kind, requests) {
+    if (!string_equal(name, kind->name))
       continue;
-    bool is_valid = requests[i].has_members || json_only_members(request, "", no_members, &error);
-    bool answered = is_valid ? requests[i].function(worker, request) : worker_answer_error(&error);
+    bool is_valid = kind->has_members || json_only_members(request, "", no_members, &error);
+    bool answered = is_valid ? kind->function(worker, request) : worker_answer_error(&error);
     for (; worker->n_fds; worker->n_fds--)
       close(worker->fds[worker->n_fds - 1]);
     worker_status_set(worker, WORKER_IDLE, WORKER_CONFIG_NONE);

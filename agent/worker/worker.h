@@ -15,8 +15,7 @@
  *     -> {"users": {"hip0": "process 4711 (python3)"}}, without the devices that have none,
  *        or {"error": "…"} (they cannot be seen)
  *   {"do": "sentinel", "device": "cuda0"}
- *     opens the device, which stays open, runs work with a known result on it, and checks the
- * result
+ *     opens the device, which stays open, and runs work on it whose result is known and checked
  *     -> {"passed": true} or {"passed": false, "error": "…"}
  *   {"do": "open", "device": "cpu0", "kernel": {manifest}, "key": {…}, "space": {…}, "seed": 7,
  *    "regime": "cold", "reference": true,

@@ -71,7 +71,7 @@ bool bundle_pack(json_t *request, int *ret_fd, struct error *error) {
       return false;
     if (!fd_write_all(fd, bytes, n))
       return error_set(error, "cannot hand objects to a worker: %s", strerror(errno));
-    ALWAYS(json_object_set_new(bundle, path, json_pack("[I, I]", size, (json_int_t)n)) == 0);
+    json_put(bundle, path, json_pack("[I, I]", size, (json_int_t)n));
     size += (json_int_t)n;
   }
 
@@ -102,22 +102,21 @@ bool bundle_place(struct bundle_places *places, const json_t *bundle, int bundle
 
   while (at < end && sendfile(fd, bundle_fd, &at, (size_t)(end - at)) > 0)
     continue;
-  GROW(places->fds, places->n, places->capacity);
-  places->fds[places->n++] = fd;
+  *APPEND(places->fds, places->n) = fd;
   *ret_path = place_path(fd);
   return true;
 }
 
 void bundle_places_release(struct bundle_places *places) {
-  for (size_t i = 0; i < places->n; i++) {
-    cleanup_free char *path = place_path(places->fds[i]);
+  array_foreach (fd, places->fds, places->n) {
+    cleanup_free char *path = place_path(*fd);
     void *loaded = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
     /* The file of an object that cannot be unloaded stays open, so that its name is not used again:
      * the loader would return the old object for a new one of the same name. */
     if (loaded)
       dlclose(loaded);
     else
-      close(places->fds[i]);
+      close(*fd);
   }
 
   free(places->fds);

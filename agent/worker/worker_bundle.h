@@ -18,7 +18,7 @@ must_check bool bundle_pack(json_t *request, int *ret_fd, struct error *error);
 /* For the worker: objects that were copied out of a bundle, as files of this process alone
  * ("/proc/self/fd/9"), until bundle_places_release. */
 struct bundle_places {
-  size_t n, capacity;
+  size_t n;
   int *fds;
 };
 

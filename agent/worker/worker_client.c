@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include "agent/worker/worker_bundle.h"
 #include "common/base/log.h"
@@ -65,14 +64,9 @@ bool worker_start_under(struct spawner *spawner, char *const *environment,
   return true;
 }
 
-static void sleep_ms(int64_t ms) {
-  struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-  nanosleep(&time, NULL);
-}
-
 /* Whether the child has ended, or does so within timeout_ms. It is not reaped. */
 static bool worker_has_ended(const struct worker_client *worker, int64_t timeout_ms) {
-  for (int64_t until_ms = clock_monotonic_ms() + timeout_ms;; sleep_ms(2)) {
+  for (int64_t until_ms = clock_monotonic_ms() + timeout_ms;; usleep(2000)) {
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)worker->process.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
         info.si_pid)
@@ -112,8 +106,8 @@ static bool worker_kill(struct worker_client *worker, int *ret_status) {
 }
 
 static void out_fds_close(struct worker_client *worker) {
-  for (size_t i = 0; i < worker->n_out_fds; i++)
-    close(worker->out_fds[i]);
+  array_foreach (fd, worker->out_fds, worker->n_out_fds)
+    close(*fd);
   worker->n_out_fds = 0;
 }
 
@@ -380,7 +374,7 @@ char *worker_death_reason(struct worker_client *worker, bool *ret_has_stated) {
   struct worker_end end;
   enum worker_event event =
       worker_next(worker, deadline_is_over, &deadline_ms, NULL, &answer, &end);
-  const char *reason = json_string_value(json_object_get(answer, "error"));
+  const char *reason = json_text(answer, "error");
   *ret_has_stated = event == WORKER_ANSWER && reason;
   return xstrdup(event == WORKER_CRASHED ? end.detail : reason ? reason : "it closed its socket");
 }

@@ -19,9 +19,15 @@ struct worker_limits {
 
 struct worker_client;
 
+/* How a worker ends:                 waits for its end     kills it            frees the client
+ *   worker_dismiss (closes its end)   no                    no                  no
+ *   worker_strike                     no                    yes                 no
+ *   worker_free                       a moment              then                yes
+ *   worker_abandon                    no                    yes                 yes */
+
 must_check bool worker_start(struct spawner *spawner, struct worker_limits limits,
                              struct worker_client **ret_worker, struct error *error);
-/* The same with additional environment variables (see spawner_spawn). */
+/* Starts a worker with additional environment variables (see spawner_spawn). */
 must_check bool worker_start_under(struct spawner *spawner, char *const *environment,
                                    struct worker_limits limits, struct worker_client **ret_worker,
                                    struct error *error);
@@ -49,7 +55,7 @@ void worker_free(struct worker_client *worker);
 
 /* Begins to send a request; worker_next returns the answers. */
 void worker_request(struct worker_client *worker, const json_t *request);
-/* The same with the objects that the request names (agent/worker/worker_bundle.h) and one more file
+/* Sends a request with the objects that it names (agent/worker/worker_bundle.h) and one more file
  * descriptor, which the caller keeps; -1: none. False when the bytes of an object are not those
  * that were compiled: then nothing is sent. */
 must_check bool worker_request_with(struct worker_client *worker, const json_t *request, int fd,

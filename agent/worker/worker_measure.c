@@ -2,7 +2,7 @@
  * as it is known. Memory: see worker_process.h. Threads: one. */
 #include <math.h>
 
-#include "agent/measure/problem.h"
+#include "agent/measure/check.h"
 #include "agent/worker/worker_process.h"
 #include "common/measurement/measurement.h"
 
@@ -102,26 +102,15 @@ static json_t *conditions_now(struct measuring *measuring) {
   return conditions;
 }
 
-static void agreement_add(json_t *conditions, const struct problem *problem,
-                          const struct loaded_config *loaded) {
-  facts_add(conditions, loaded->agreement, loaded->interpreted);
-  json_put(conditions, "agreement_sets", json_integer((json_int_t)problem->n_sets));
-  if (loaded->is_summed)
-    json_put(conditions, "agreement_summed", json_true());
-  if (loaded->is_drawn)
-    json_put(conditions, "agreement_drawn", json_true());
-  if (problem->is_noisy)
-    json_put(conditions, "agreement_noise", json_true());
-}
-
 /* Reports a config whose sampling has ended. */
 static bool answer_timed(void *context, struct timed_config *timed) {
   struct measuring *measuring = context;
-  const struct launch_plan *plan = &timed->loaded->plan;
+  const struct loaded_config *loaded = timed->loaded;
+  const struct problem *problem = measuring->worker->problem;
 
   if (timed->end == RACE_END_FAILED) {
     measuring->worker->is_trusted = false;
-    return answer_failed(timed->loaded->config, OUTCOME_RUNTIME, NULL, timed->error.message, timed);
+    return answer_failed(loaded->config, OUTCOME_RUNTIME, NULL, timed->error.message, timed);
   }
 
   if (!timed->n)
@@ -129,7 +118,7 @@ static bool answer_timed(void *context, struct timed_config *timed) {
 
   struct measurement measurement;
   measurement_init(&measurement);
-  measurement.config = (int64_t)timed->loaded->config;
+  measurement.config = (int64_t)loaded->config;
   measurement.outcome = OUTCOME_CORRECT;
   measurement.timer = (char *)measuring->worker->device->ops->timer;
   measurement.samples_us = (struct numbers){timed->n, timed->samples_us};
@@ -138,11 +127,19 @@ static bool answer_timed(void *context, struct timed_config *timed) {
   if (measuring->race.clock_mhz > 0)
     measurement.clock_mhz = round(measuring->race.clock_mhz);
   measurement.device_us = timed->device_ns / 1000;
-  measurement.occupancy = plan->occupancy;
-  measurement.lds_bytes = plan->lds_bytes;
+  measurement.occupancy = loaded->plan.occupancy;
+  measurement.lds_bytes = loaded->plan.lds_bytes;
   cleanup_json json_t *conditions = measurement.conditions = conditions_now(measuring);
-  if (timed->loaded->agreement != AGREEMENT_NONE)
-    agreement_add(conditions, measuring->worker->problem, timed->loaded);
+  if (loaded->agreement != AGREEMENT_NONE) {
+    facts_add(conditions, loaded->agreement, loaded->interpreted);
+    json_put(conditions, "agreement_sets", json_integer((json_int_t)problem->n_sets));
+    if (loaded->is_summed)
+      json_put(conditions, "agreement_summed", json_true());
+    if (loaded->is_drawn)
+      json_put(conditions, "agreement_drawn", json_true());
+    if (problem->is_noisy)
+      json_put(conditions, "agreement_noise", json_true());
+  }
   const json_t *temperature_c = json_object_get(conditions, "temperature_c");
   if (json_is_number(temperature_c))
     measurement.temperature_c = json_number_value(temperature_c);
@@ -202,8 +199,7 @@ static bool configs_settle(struct measuring *measuring) {
   }
 
   measuring->check_ns += clock_monotonic_ns() - start;
-  for (size_t i = 0; i < measuring->n; i++) {
-    struct timed_config *timed = &measuring->timed[i];
+  array_foreach (timed, measuring->timed, measuring->n) {
     struct loaded_config *loaded = timed->loaded;
     if (loaded->outcome == OUTCOME_CORRECT) {
       measuring->timed[kept++] = *timed;
@@ -315,9 +311,9 @@ bool worker_answer_measure(struct worker *worker, const json_t *json) {
     answered = worker_answer_error(&error);
   }
 
-  for (size_t i = 0; i < measuring.n; i++) {
-    config_unload(worker->problem, measuring.timed[i].loaded);
-    timed_release(&measuring.timed[i]);
+  array_foreach (timed, measuring.timed, measuring.n) {
+    config_unload(worker->problem, timed->loaded);
+    timed_release(timed);
   }
 
   free(measuring.timed);

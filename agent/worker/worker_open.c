@@ -2,7 +2,7 @@
  *
  * The device stays open between problems: a context costs more than the measurements of a key.
  * Threads: one; a team of threads computes the elements of a reference. */
-#include "agent/measure/problem.h"
+#include "agent/measure/check.h"
 #include "agent/node/machine_settings.h"
 #include "agent/worker/worker_process.h"
 #include "common/base/file.h"
@@ -77,25 +77,20 @@ static void problem_close(struct worker *worker) {
     config_unload(worker->problem, worker->baseline.loaded);
   timed_release(&worker->baseline);
   worker->baseline = (struct timed_config){0};
-  if (worker->problem)
-    problem_free(TAKE(worker->problem));
-  if (worker->space)
-    space_free(TAKE(worker->space));
+  DISCARD(worker->problem, problem_free);
+  DISCARD(worker->space, space_free);
   key_release(&worker->key);
   worker->key = (struct key){0};
-  if (worker->kernel)
-    kernel_free(TAKE(worker->kernel));
-  for (size_t i = 0; i < worker->n_blobs; i++)
-    free(worker->blobs[i]);
+  DISCARD(worker->kernel, kernel_free);
+  array_foreach (blob, worker->blobs, worker->n_blobs)
+    free(*blob);
   worker->n_blobs = 0;
-  if (worker->expected)
-    expected_free(TAKE(worker->expected));
+  DISCARD(worker->expected, expected_free);
   bundle_places_release(&worker->opened);
 }
 
 static void device_drop(struct worker *worker) {
-  if (worker->device)
-    device_close(TAKE(worker->device));
+  DISCARD(worker->device, device_close);
   free(TAKE(worker->device_name));
   worker->is_trusted = false;
 }
@@ -103,8 +98,7 @@ static void device_drop(struct worker *worker) {
 void worker_release(struct worker *worker) {
   problem_close(worker);
   device_drop(worker);
-  if (worker->sandbox)
-    sandbox_free(TAKE(worker->sandbox));
+  DISCARD(worker->sandbox, sandbox_free);
   json_decref(TAKE(worker->settings));
 }
 
@@ -157,8 +151,7 @@ bool worker_answer_close(struct worker *worker, const json_t *json) {
 static bool blob_take(struct worker *worker, const struct open_request *request,
                       struct argument *argument, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
-  const char *sent = json_string_value(
-      json_object_get(request->blobs, digest_format(argument_blob(argument), text)));
+  const char *sent = json_text(request->blobs, digest_format(argument_blob(argument), text));
   cleanup_free char *path = sent ? xstrdup(sent) : NULL;
   char *bytes = NULL;
   size_t size;
@@ -198,9 +191,8 @@ static bool case_take(struct worker *worker, const struct open_request *request,
   kernel_free(worker->kernel);
   worker->kernel = of_key;
 
-  for (size_t i = 0; i < of_key->n_arguments; i++)
-    if (argument_blob(&of_key->arguments[i]) &&
-        !blob_take(worker, request, &of_key->arguments[i], error))
+  array_foreach (argument, of_key->arguments, of_key->n_arguments)
+    if (argument_blob(argument) && !blob_take(worker, request, argument, error))
       return false;
   return true;
 }

@@ -61,7 +61,8 @@ extern const struct record requested_config_record;
 /* Replaces the path of an object, unless it is NULL, by one that this process can read. */
 must_check bool worker_object_place(struct worker *worker, struct bundle_places *places,
                                     char **object, struct error *error);
-/* The same for the config at `pointer`; also sets the defaults of an absent launch. */
+/* Replaces the path of a config's object; `pointer` is where the config is in the request. Also
+ * sets the defaults of an absent launch. */
 must_check bool worker_config_prepare(struct worker *worker, struct bundle_places *places,
                                       const char *pointer, struct requested_config *config,
                                       struct error *error);

@@ -40,8 +40,8 @@ struct places {
 };
 
 static void places_release(struct places *places) {
-  for (size_t i = 0; i < places->n; i++)
-    free(places->paths[i]);
+  array_foreach (path, places->paths, places->n)
+    free(*path);
 }
 #define cleanup_places __attribute__((cleanup(places_release)))
 
@@ -51,11 +51,11 @@ static void place_add(struct places *places, const char *path) {
 }
 
 static void places_add(struct places *places, const char *const *patterns, size_t n) {
-  for (size_t i = 0; i < n; i++) {
+  array_foreach (pattern, patterns, n) {
     glob_t found;
-    if (glob(patterns[i], 0, NULL, &found) == 0) {
-      for (size_t k = 0; k < found.gl_pathc; k++)
-        place_add(places, found.gl_pathv[k]);
+    if (glob(*pattern, 0, NULL, &found) == 0) {
+      array_foreach (path, found.gl_pathv, found.gl_pathc)
+        place_add(places, *path);
     }
     globfree(&found);
   }
@@ -97,10 +97,10 @@ bool worker_confine_files(bool is_host, struct sandbox **ret_sandbox, struct err
   places_add(&readable, host_places, ARRAY_LENGTH(host_places));
   if (!is_host) {
     places_add(&readable, gpu_places, ARRAY_LENGTH(gpu_places));
-    for (size_t i = 0; i < ARRAY_LENGTH(gpu_folder_variables); i++)
-      places_add_variable(&readable, gpu_folder_variables[i], false);
-    for (size_t i = 0; i < ARRAY_LENGTH(gpu_file_variables); i++)
-      places_add_variable(&readable, gpu_file_variables[i], true);
+    list_foreach (variable, gpu_folder_variables)
+      places_add_variable(&readable, *variable, false);
+    list_foreach (variable, gpu_file_variables)
+      places_add_variable(&readable, *variable, true);
     places_add(&writable, gpu_writable, ARRAY_LENGTH(gpu_writable));
     places_add(&devices, gpu_devices, ARRAY_LENGTH(gpu_devices));
   }

@@ -31,6 +31,13 @@
     taken_;                                                                                        \
   })
 
+/* Frees what a pointer leads to, unless it is NULL, and makes it NULL. */
+#define DISCARD(pointer, function)                                                                 \
+  do {                                                                                             \
+    if (pointer)                                                                                   \
+      function(TAKE(pointer));                                                                     \
+  } while (0)
+
 /* Defines `static inline void NAME(TYPE *p)`, which releases *p with `function` when it is not
  * NULL. */
 #define DEFINE_CLEANUP(type, name, function)                                                       \
@@ -104,6 +111,13 @@ void text_append(char **text, const char *format, ...) printf_like(2, 3);
     memset(&(array)[length], 0, sizeof *(array));                                                  \
     &(array)[(length)++];                                                                          \
   })
+
+/* Loops over the `n` elements of an array, in their order: `item` points to each. */
+#define array_foreach(item, array, n)                                                              \
+  for (__typeof__((array) + 0) item = (array), item##_end_ = item + (n); item < item##_end_; item++)
+
+/* The same for an array of a known length. */
+#define list_foreach(item, list) array_foreach (item, list, ARRAY_LENGTH(list))
 
 static inline bool string_equal(const char *a, const char *b) {
   return a == b || (a && b && strcmp(a, b) == 0);

@@ -15,7 +15,7 @@ static inline pthread_mutex_t *lock_take(pthread_mutex_t *lock) {
 static inline void lock_release(pthread_mutex_t **lock) { pthread_mutex_unlock(*lock); }
 
 #define HOLD(lock)                                                                                 \
-  __attribute__((cleanup(lock_release), unused)) pthread_mutex_t *held = lock_take(lock)
+  __attribute__((cleanup(lock_release), unused)) pthread_mutex_t *held_ = lock_take(lock)
 
 static inline void condition_init(pthread_cond_t *condition) {
   pthread_condattr_t attributes;

@@ -63,7 +63,7 @@ static bool answers_take(struct execution *execution, const struct race_batch *b
     ALWAYS(step != STEP_FAILED || execution->error->message[0]);
     if (step == STEP_ON && is_over && batch_finish(execution, batch, result) == STEP_ON)
       for (size_t i = 0; i < batch->n; i++)
-        ALWAYS(batch->configs[i]->is_over);
+        ALWAYS(batch->configs[i]->is_settled);
     if (step != STEP_ON || is_over)
       return false;
   }

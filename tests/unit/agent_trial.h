@@ -8,7 +8,8 @@
 #include <criterion/criterion.h>
 #include <sys/socket.h>
 
-#include "agent/run/agent.h"
+#include "agent/run/keeper.h"
+#include "agent/run/poster.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 

@@ -2,7 +2,7 @@
 #ifndef WAVETUNE_TESTS_GPU_TILE_H
 #define WAVETUNE_TESTS_GPU_TILE_H
 
-#include "agent/measure/problem.h"
+#include "agent/measure/check.h"
 #include "tests/unit/agent_fixture.h"
 
 /* tile(map, out, x, y): adds to the 512 words at `out` the box of 8 × 64 words that a tensor map

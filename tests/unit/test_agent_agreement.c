@@ -1,7 +1,7 @@
 /* Configs of kernels without a reference, compared with the default config. */
 #include <math.h>
 
-#include "agent/measure/agreement.h"
+#include "agent/measure/check.h"
 #include "agent/measure/element.h"
 #include "agent/measure/nudge.h"
 #include "tests/unit/agent_fixture.h"

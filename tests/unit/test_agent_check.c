@@ -1,7 +1,7 @@
 /* What the check of a config finds, and what it accepts. */
 #include "tests/unit/agent_fixture.h"
 
-#include "agent/measure/problem.h"
+#include "agent/measure/check.h"
 
 struct checked {
   bool inputs_are_whole; /* after the check */

@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 
-#include "agent/measure/problem.h"
+#include "agent/measure/check.h"
 
 enum { N = 1000 };
 enum config { GOOD, WRONG, FAULT, BEYOND_END, CHANGE_INPUT, REFUSE, CONFIGS };

@@ -2,7 +2,7 @@
  * of configs. */
 #include <math.h>
 
-#include "agent/measure/agreement.h"
+#include "agent/measure/check.h"
 #include "agent/measure/element.h"
 #include "agent/measure/expected.h"
 #include "tests/unit/agent_fixture.h"

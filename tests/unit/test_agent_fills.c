@@ -1,6 +1,6 @@
 /* What an object fills before a launch and passes beside the manifest's arguments, in every launch
  * of a config: checks against a reference and against the default, and timed calls. */
-#include "agent/measure/problem.h"
+#include "agent/measure/check.h"
 #include "tests/unit/agent_fixture.h"
 
 enum { N = 1000 };

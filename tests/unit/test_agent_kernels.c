@@ -2,7 +2,7 @@
  * sizes too. */
 #include "tests/unit/agent_fixture.h"
 
-#include "agent/measure/problem.h"
+#include "agent/measure/check.h"
 #include "common/base/numbers.h"
 #include "common/kernel/kernel_folder.h"
 

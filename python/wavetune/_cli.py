@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import __version__
+from ._canonical import Json
 from ._errors import PackError
 from ._pack.decorator import IGNORABLE
 
@@ -92,9 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     pack.add_argument(
         "--ignore", action="append", choices=IGNORABLE, metavar="ARGUMENT",
-        help="pack as if the autotune "
-        f"decorator had no {', '.join(IGNORABLE[:-1])} or {IGNORABLE[-1]}; may be "
-        f"repeated")
+        help=f"pack as if the autotune decorator had no {', '.join(IGNORABLE[:-1])} or "
+             f"{IGNORABLE[-1]}; may be repeated")
     file.add_argument("--name", metavar="NAME", help="of the kernel (the function's)")
     file.add_argument(
         "--module",
@@ -269,7 +269,7 @@ def _pack(arguments: argparse.Namespace) -> int:
         for name in ("kernel", "signature", "grid", "space", "name", "package_root"):
             if getattr(arguments, name) is not None:
                 raise PackError(f"--{name} is for a file; {arguments.place} is a kernel folder, "
-                                f"which states it")
+                                "which states it")
         kernel, folder = load_kernel(arguments.place), nullcontext()
     with folder:
         result = pack(_request(arguments, kernel, keys), Path(arguments.output))
@@ -326,7 +326,7 @@ def _build(arguments: argparse.Namespace) -> int:
     return 0 if report["built"] or not report["refused"] else 1
 
 
-def built_line(one: dict[str, Any]) -> str:
+def built_line(one: Json) -> str:
     """What a report has of a kernel, in a line."""
     counts = (
         (one["objects"], "objects"),

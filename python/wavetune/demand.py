@@ -41,8 +41,7 @@ _SCALARS = (bool, int, float, str, type(None))
 
 
 class _Cache(dict):
-    """An Autotuner's cache (key to config), which counts how often a key is found in it. `inner`:
-    the cache that gives it choices (_runtime/restore.py), None without."""
+    """An Autotuner's cache, which counts how often a key is found. `inner`: that of restore.py."""
 
     def __init__(self, known: dict[Any, Any], watcher: "Watcher", record: dict[str, Any]):
         super().__init__(known)
@@ -99,8 +98,7 @@ def wavetune_key(record: dict[str, Any], key: Any) -> dict[str, Any] | None:
 
 
 class Watcher:
-    """`identity`: the parsed identity.json. Everything but patching happens in a thread of its
-    own."""
+    """`identity`: the parsed identity.json. All but patching happens in a thread of its own."""
 
     def __init__(self, identity: dict[str, Any], wire: Wire, environment: dict[str, Any],
                  image: str | None, interval_s: float = INTERVAL_S, tag: str | None = None,

@@ -28,8 +28,7 @@ _ASSIGNED = re.compile(r"(%[\w$.-]+)\s*=\s*(%[\w$.-]+(?:#\d+)?)")
 
 
 class Module:
-    """The classes of values: `parent` is a forest whose roots stand for a class. steering.py also
-    follows what flows where."""
+    """Classes of values: `parent` is a forest of them. steering.py derives from this."""
 
     def __init__(self, text: str):
         self.parent: dict[str, str] = {}
@@ -43,7 +42,7 @@ class Module:
                           ("tt.int_to_ptr", "makes pointers of integers")):
             if what in text:
                 raise PackError(f"the kernel {why}, so what it writes to is not known before it "
-                                f"runs")
+                                "runs")
         lines = [
             line.split(" loc(", 1)[0].strip() if "tt.func" not in line else line.strip()
             for line in text.splitlines()
@@ -190,12 +189,10 @@ class Module:
 
 
 def is_rounded(ttir: str) -> bool:
-    """Whether dots of 32-bit floats are rounded to tf32, or made of bfloat16: configs agree to
-    fewer digits then."""
+    """Whether dots round 32-bit floats (tf32, bfloat16): configs agree to fewer digits then."""
     return re.search(r"inputPrecision = (?:tf32|bf16x)", ttir) is not None
 
 
 def written_arguments(ttir: str) -> list[bool]:
-    """For each argument that the compiled kernel is passed, in order, whether it may write through
-    it."""
+    """For each argument of the compiled kernel, whether it may write through it."""
     return list(Module(ttir).is_written())

@@ -1,6 +1,5 @@
-"""Builds captured functions: for each a kernel folder with a build, whose variants are the captured
-keys (docs/builds.md). What is to be built is planned before (plan.py), and compared with what was
-built (check.py).
+"""Builds captured functions: each a kernel folder with a build, whose variants are the captured
+keys (docs/builds.md): planned (plan.py), compiled, and compared with the plan (check.py).
 
     OUT/NAME/kernel.json space.json kernel.py build/     one folder for each kernel
     OUT/report.json                                      what was built and refused, and why
@@ -18,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
-from .._canonical import canonical
+from .._canonical import Fields, Json, canonical
 from .._errors import PackError, one_line
 from .._pack.artifacts import installed_key
 from .._pack.build import SIZE_MAX
@@ -43,7 +42,7 @@ ALSO_MAX = 16  # of a variant (BUILD_ALSO_MAX)
 
 
 def compile_one(launch: Launch, config: Config, may_spill: bool, jit: Any, toolchain: Toolchain,
-                objects: Path) -> dict[str, Any]:
+                objects: Path) -> Json:
     """An object's entry in the build with what the variant states, or {"error"}."""
     try:
         call = task_of(jit, launch, config, may_spill)
@@ -80,10 +79,9 @@ def compile_one(launch: Launch, config: Config, may_spill: bool, jit: Any, toolc
 
 
 def _variant(
-    kernel: CapturedKernel, launch: Launch, results: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """The launch's variant of the build; its own signature is that of the first config that
-    compiles, which all must have."""
+    kernel: CapturedKernel, launch: Launch, results: list[Json]
+) -> Json:
+    """The launch's variant; its own signature is that of the first config that compiles."""
     first = next((one for one in results if "digest" in one), results[0])
     if "error" in first:
         raise Refused(f"none of the program's configs compiles; the first: {first['error']}")
@@ -91,7 +89,7 @@ def _variant(
     if not set(first["signature"]) <= names:
         unknown = sorted(set(first["signature"]) - names)
         raise Refused(f"the compiled code is passed {', '.join(unknown)}, which the captured "
-                      f"arguments do not have")
+                      "arguments do not have")
     why = why_not_filled(launch,
                          {name for result in results for name in result.get("steering", ())})
     if why is not None:
@@ -126,17 +124,16 @@ def _variant(
     return {**variant, "failed": failed} if failed else variant
 
 
-def _code_of(result: Mapping[str, Any]) -> Any:
+def _code_of(result: Fields) -> Any:
     """What tells one code from another, as Triton looks it up."""
     return (result["metadata"].get("cache") or {}).get("folder", result["digest"])
 
 
 def _also(
     kernel: CapturedKernel, first: Launch, known: set[Any],
-    results: Mapping[str, list[tuple[Config, dict[str, Any]]]]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The member "also" of a launch's variant, and what was refused. `known`: code that the variant
-    has; it grows."""
+    results: Mapping[str, list[tuple[Config, Json]]]
+) -> tuple[list[Json], list[Json]]:
+    """(a variant's "also", what was refused). `known`: code that the variant has; it grows."""
     found, refused = [], []
     for launch in kernel.also.get(first.path, ()):
         made = [(one, result) for one, result in results[launch.path] if "digest" in result]
@@ -178,15 +175,15 @@ class Compiling:
         self.processes, self.timeout_s, self.blob, self.step = processes, timeout_s, blob, step
 
     def results(self, tasks: list[Task], jit: Any, toolchain: Toolchain,
-                objects: Path) -> dict[int, dict[str, Any]]:
+                objects: Path) -> dict[int, Json]:
         """By the number of the task; files are in `objects`."""
-        results: dict[int, dict[str, Any]] = {}
+        results: dict[int, Json] = {}
 
         def done(number: int, result: Any, reason: str | None) -> None:
             results[number] = result if reason is None else {"error": reason}
             self.step(len(results), len(tasks))
 
-        def compile_task_of(number: int) -> dict[str, Any]:
+        def compile_task_of(number: int) -> Json:
             task = tasks[number]
             return compile_one(task.launch, task.config, task.is_default, jit, toolchain, objects)
 
@@ -195,7 +192,7 @@ class Compiling:
                   self.timeout_s, done)
         return results
 
-    def values(self, kernel: CapturedKernel, variants: list[tuple[Launch, dict[str, Any]]],
+    def values(self, kernel: CapturedKernel, variants: list[tuple[Launch, Json]],
                objects: Path, toolchain: Toolchain) -> tuple[list[str], dict[int, str]]:
         """Adds to variants what the interpreter finds; returns (what their user should know, why a
         variant is wrong)."""
@@ -205,7 +202,7 @@ class Compiling:
 
 
 def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder: Path,
-                 compiling: Compiling) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
+                 compiling: Compiling) -> tuple[Json, list[Json], list[str]]:
     """Compiles everything into folder/objects; returns the build, what was refused, and what its
     user should know."""
     objects = folder / "objects"
@@ -213,9 +210,9 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
     tasks, n_first = tasks_of(kernel)
     results = compiling.results(tasks, jit, toolchain, objects)
 
-    variants: list[tuple[Launch, dict[str, Any]]] = []
+    variants: list[tuple[Launch, Json]] = []
     refused = []
-    further: dict[str, list[tuple[Config, dict[str, Any]]]] = {
+    further: dict[str, list[tuple[Config, Json]]] = {
         one.path: [] for own in kernel.also.values() for one in own
     }
     for number in range(n_first, len(tasks)):
@@ -247,7 +244,7 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
     return build, refused, notes
 
 
-def _write(kernel: CapturedKernel, space: dict[str, Any], build: dict[str, Any],
+def _write(kernel: CapturedKernel, space: Json, build: Json,
            made: Path) -> None:
     for name, data in files_of(kernel, space).items():
         (made / name).write_bytes(data)
@@ -259,10 +256,9 @@ def _write(kernel: CapturedKernel, space: dict[str, Any], build: dict[str, Any],
 
 
 def build_function(function: Function, launches: list[Launch], toolchain: Toolchain, output: Path,
-                   compiling: Compiling) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Builds the kernels of one function below `output`; returns (what was built, what was
-    refused)."""
-    built: list[dict[str, Any]] = []
+                   compiling: Compiling) -> tuple[list[Json], list[Json]]:
+    """Builds the kernels of one function below `output`; (what was built, what was refused)."""
+    built: list[Json] = []
     if all(why_refused(launch) is not None for launch in launches):
         return built, [refusal(function, launch, str(why_refused(launch))) for launch in launches]
     with tempfile.TemporaryDirectory(prefix=".wavetune-build.", dir=output) as scratch:
@@ -298,19 +294,18 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
     return built, refused
 
 
-def build_folder(captures: Path, output: Path, arch: str | None, terms: Terms) -> dict[str, Any]:
+def build_folder(captures: Path, output: Path, arch: str | None, terms: Terms) -> Json:
     """Builds everything that was captured into a folder; what `build --json` prints."""
     started = time.monotonic()
     output.mkdir(parents=True, exist_ok=True)
-    report: dict[str, Any] = {"built": [], "refused": []}
+    report: Json = {"built": [], "refused": []}
 
     found = list(read_folder(captures))
     for number, (function, launches) in enumerate(found, 1):
         if function is None:
             report["refused"] += [{
                 "function": one.closure, "key": dict(one.key), "launch": one.path,
-                "why": "its text was not "
-                "recorded; capture with WAVETUNE_CAPTURE=source"
+                "why": "its text was not recorded; capture with WAVETUNE_CAPTURE=source"
             } for one in launches]
             continue
         for own in sorted(

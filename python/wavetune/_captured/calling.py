@@ -1,5 +1,6 @@
-"""Calls a jit function as a captured launch did, with stand-ins for its tensors, so that Triton's
-JIT compiles what the program's own JIT would: the same specialisation, the same hash."""
+"""Calls a jit function as a captured launch did, with stand-ins for its tensors: Triton's JIT
+compiles what the program's own would, with the same hash.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ import math
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
+from .._canonical import Fields, Json
 from .._pack.calls import Tensor
 from .._pack.compiling import Task
 from .._runtime.keys import scalar
@@ -18,10 +20,10 @@ from .documents import Config, Launch
 from .module import recreate
 
 
-_functions: dict[str, Any] = {}  # by closure: of the build that this process makes
+_functions: Json = {}  # by closure: of the build that this process makes
 
 
-def passed(argument: Mapping[str, Any]) -> Any:
+def passed(argument: Fields) -> Any:
     """A recorded argument as Triton's JIT is to see it."""
     kind = argument["kind"]
     if kind == "function":
@@ -39,9 +41,8 @@ def passed(argument: Mapping[str, Any]) -> Any:
     return decode({"dtype": argument["value"]} if kind == "dtype" else argument["value"])
 
 
-def _is_default(argument: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
-    """Whether the program left the argument out, as far as can be told: a default value may be a
-    constexpr object, which Triton's hash tells from its value."""
+def _is_default(argument: Fields, defaults: Fields) -> bool:
+    """Whether the program left the argument out: Triton's hash tells a constexpr from its value."""
     if argument["name"] not in defaults or argument["kind"] in ("tensor", "tuple", "function"):
         return False
     default = defaults[argument["name"]]
@@ -72,9 +73,8 @@ def task_of(jit: Any, launch: Launch, one: Config, may_spill: bool) -> Task:
                 may_spill)
 
 
-def signature_of(source: Any) -> tuple[dict[str, str], dict[str, Any]]:
-    """(passed parameters with Triton's types, values of those that are compiled in) of what was
-    compiled."""
+def signature_of(source: Any) -> tuple[dict[str, str], Json]:
+    """(Triton's types of passed parameters, values of those compiled in) of what was compiled."""
     signature = {name: kind for name, kind in source.signature.items() if kind != "constexpr"}
     constants = {}
     for place, value in source.constants.items():

@@ -1,6 +1,5 @@
 """Whether a build is the one that was planned (plan.py): text of a capture was executed in the
-process that made it, and nothing of it is signed or pushed that names another kernel, function,
-GPU, launch or folder of Triton's cache.
+process that made it, and nothing is signed or pushed that names what was not given.
 
 Not checked, because only a compile gives them: the bytes of the code, and what the metadata and
 the case say of it. They are of the folders, whose names are hashes of the text that was executed.
@@ -10,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from .._canonical import canonical
+from .._canonical import Fields, canonical
 from .descriptors import without_compiled
 
 _MEMBERS = {"kernel", "toolchain", "arch", "warp_size", "record", "variants"}
@@ -21,7 +20,7 @@ def _given(is_it: bool, what: str) -> None:
         raise ValueError(f"it builds what it was not given: {what}")
 
 
-def _check_objects(objects: Any, planned: Mapping[str, list[Mapping[str, Any]]],
+def _check_objects(objects: Any, planned: Mapping[str, list[Fields]],
                    is_first: bool) -> None:
     """`planned`: by config; of a key's further launches, each config may have several."""
     seen = set()
@@ -45,19 +44,19 @@ def _check_objects(objects: Any, planned: Mapping[str, list[Mapping[str, Any]]],
                "a folder without the object")
 
 
-def _check_signature(specialisation: Mapping[str, Any], planned: Any) -> None:
+def _check_signature(specialisation: Fields, planned: Any) -> None:
     _given(any("signature" in one and one["signature"] == specialisation["signature"]
                for one in planned), "another signature")
 
 
-def _by_config(objects: Any) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
+def _by_config(objects: Any) -> dict[str, list[Fields]]:
+    found: dict[str, list[Fields]] = {}
     for one in objects:
         found.setdefault(canonical(one["config"]), []).append(one)
     return found
 
 
-def check_build(build: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+def check_build(build: Fields, plan: Fields) -> None:
     """Raises ValueError, KeyError, TypeError or AttributeError where it is not the plan's."""
     _given(set(build) == _MEMBERS, "another member")
     for name, value in plan["head"].items():

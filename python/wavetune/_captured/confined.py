@@ -2,11 +2,8 @@
 (agent/compile/confine.h): what a stranger's text does while it compiles, it does there. It has no
 network, sees this Python, Triton and its own scratch folder, and costs its own function.
 
-Another confined process plans before, without executing the text: which kernels, and the folders of
-their code. In the builder: Terms, find_launcher() and build_confined(). In the confined processes:
-main(), which reads the request from the scratch folder and leaves an answer and builds there. The
-builder takes kernels from the plan, and builds that are the planned ones, with regular files whose
-bytes have the digests that they are named by.
+Another confined process plans before, without executing the text. The builder takes kernels from
+the plan, and builds that are the planned ones, of regular files with the digests of their names.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from .._binaries import path_of
-from .._canonical import canonical, digest_bytes
+from .._canonical import Fields, Json, canonical, digest_bytes
 from .._errors import PackError, one_line
 from .._pack.artifacts import installed_key, set_installed_key
 from .._pack.options import KEPT
@@ -67,21 +64,18 @@ class Terms:
 
 
 def find_launcher(is_unconfined: bool) -> str | None:
-    """The program that confines; None where the user chose to have none. PackError where it is not
-    there or cannot."""
+    """The program that confines; None where the user chose none."""
     if is_unconfined:
         print(
             "wavetune build: --no-sandbox: captured text is compiled with all rights of this user: "
-            "it could read this user's files "
-            "and use the network", file=sys.stderr)
+            "it could read this user's files and use the network", file=sys.stderr)
         return None
     try:
         found = path_of(PROGRAM)
     except PackError as error:
         raise PackError(
             f"captured text is compiled in a sandbox, and {error}; or give --no-sandbox on a "
-            f"machine that has nothing "
-            "to protect", 1) from None
+            "machine that has nothing to protect", 1) from None
     with tempfile.TemporaryDirectory(prefix="wavetune-build.") as scratch:
         done = _run(found, Path(scratch), 4, 60, [sys.executable, "-S", "-c", ""])
     if done.returncode:
@@ -112,8 +106,7 @@ def _readable() -> list[str]:
 
 
 def _packages() -> str:
-    """The folder of packages that Triton is in. Its path is part of what Triton makes its keys
-    of."""
+    """The folder of packages that Triton is in: its path is part of Triton's keys."""
     import triton
     return str(Path(str(triton.__file__)).parents[1])
 
@@ -135,9 +128,8 @@ def _tasks_of_user() -> int:
 def command_of(
     launcher: str | None, scratch: Path, processes: int, seconds: int, argv: Sequence[str],
     readable: Sequence[str] = ()) -> tuple[list[str], dict[str, str]]:
-    """Command line and environment with which a program runs in the scratch folder, with nothing of
-    this environment but what compilers need. `readable`: folders that it may read beside those of
-    this Python."""
+    """Command line and environment for a program in the scratch folder, with nothing of this
+    environment but what compilers need. `readable`: folders beside those of this Python."""
     path = scratch / "path"  # the folder that this package is in may have other things, too
     path.mkdir(exist_ok=True)
     (path / _OWN.name).symlink_to(_OWN)
@@ -214,10 +206,11 @@ class Progress:
 
 def build_confined(function: Function, launches: Sequence[Launch], arch: str, output: Path,
                    terms: Terms, blobs: Path | None = None,
-                   which: str = "") -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """build.build_function in a process of its own; its kernel folders come to `output`. `blobs`: a
-    folder of contents by digest. `which`: of the functions, for the progress."""
-    def refused(why: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+                   which: str = "") -> tuple[list[Json], list[Json]]:
+    """build.build_function in a process of its own; kernel folders come to `output`. `blobs`:
+    contents
+    by digest. `which`: of the functions, for the progress."""
+    def refused(why: str) -> tuple[list[Json], list[Json]]:
         return [], [{
             "function": function.name, "key": dict(one.key), "launch": one.path, "why": why
         } for one in launches]
@@ -238,7 +231,7 @@ def build_confined(function: Function, launches: Sequence[Launch], arch: str, ou
             with Progress(f"{function.name} for {arch}, {len(launches)} launches{which}",
                           Path(made) / _PROGRESS):
                 answer = _answer(Path(made), "build", request, seconds, terms)
-            built: list[dict[str, Any]] = []
+            built: list[Json] = []
             for one in answer["built"]:
                 name = Path(one["folder"]).name
                 if name not in plan or any(Path(other["folder"]).name == name for other in built):
@@ -261,7 +254,7 @@ class _Failed(Exception):
     """Why a confined process has no answer."""
 
 
-def _answer(scratch: Path, part: str, request: Mapping[str, Any], seconds: int,
+def _answer(scratch: Path, part: str, request: Fields, seconds: int,
             terms: Terms) -> Any:
     """What a confined process answers that plans or builds in its scratch folder."""
     (scratch / _REQUEST).write_text(json.dumps(request))
@@ -275,8 +268,7 @@ def _answer(scratch: Path, part: str, request: Mapping[str, Any], seconds: int,
         last = done.stdout.strip().splitlines()[-1:] or ["nothing"]
         raise _Failed(
             f"the process that builds the function ended with the status {done.returncode}; it "
-            f"said last: "
-            f"{one_line(last[0])}")
+            f"said last: {one_line(last[0])}")
     return json.loads(_file(scratch / _ANSWER, ANSWER_MAX))
 
 
@@ -310,7 +302,7 @@ def _file(path: Path, most: int) -> bytes:
     return data
 
 
-def _refusal(function: Function, one: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+def _refusal(function: Function, one: Fields, known: set[str]) -> Json:
     if one["launch"] not in known:
         raise ValueError("it refuses a launch that it was not given")
     return {
@@ -319,10 +311,9 @@ def _refusal(function: Function, one: Mapping[str, Any], known: set[str]) -> dic
     }
 
 
-def _taken(one: Mapping[str, Any], name: str, plan: Mapping[str, Any], made: Path,
-           output: Path) -> dict[str, Any]:
-    """Puts a kernel folder in its place: the files of the plan with a build that is the planned
-    one. Returns what the report says of it."""
+def _taken(one: Fields, name: str, plan: Fields, made: Path,
+           output: Path) -> Json:
+    """Puts a kernel folder in its place, with the plan's files; what the report says of it."""
     place, source = output / name, made / name / "build"
     if not set(one["launches"]) <= {planned["launch"] for planned in plan["objects"]}:
         raise ValueError("it builds what it was not given: another launch")

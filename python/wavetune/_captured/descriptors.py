@@ -1,5 +1,5 @@
-"""Descriptors of the host (triton.tools.tensor_descriptor): what a kernel is passed for one, as the
-installed Triton's own launcher makes it, and as builds state it (an object's "arguments").
+"""Descriptors of the host (triton.tools.tensor_descriptor): what a kernel is passed for one, as
+the installed Triton's own launcher makes it, and as builds state it (an object's "arguments").
 
 Where the GPU has tensor maps, that is one, the shape and the strides; elsewhere the compiler has
 lowered it to a pointer, and shape and strides are passed before and after flags.
@@ -12,6 +12,7 @@ import inspect
 import types
 from typing import Any, Iterable, Mapping
 
+from .._canonical import Fields
 from .._errors import PackError
 from .._pack.calls import Tensor
 from .documents import Config, Launch
@@ -21,7 +22,7 @@ _FILLERS = ("fill_tma_descriptor", "fill_tma_descriptor_tiled")
 _OF_COMPILE = ("type", "box", "swizzle")  # members of a tensor map that only a compile gives
 _BLANK = {"swizzle": 0, "elem_size": 0, "elem_type": 0, "block_size": (), "fp4_padded": False}
 
-Descriptor = Mapping[str, Any]  # an argument as launches have it
+Descriptor = Fields  # an argument as launches have it
 
 
 def descriptors_of(launch: Launch) -> dict[str, Descriptor]:
@@ -54,8 +55,7 @@ def base_of(descriptor: Descriptor) -> Tensor:
 
 
 def elements_of(descriptor: Descriptor, meta: Any, backend: str) -> list[Any]:
-    """What is passed for one. `meta`: the compiled kernel's for this descriptor; None: it was
-    lowered to a pointer."""
+    """What is passed for one. `meta`: the compiled kernel's for it; None: lowered to a pointer."""
     driver = importlib.import_module(f"triton.backends.{_BACKENDS[backend]}.driver")
     call = getattr(driver, "make_tensordesc_arg", None)
     if call is None:
@@ -91,8 +91,8 @@ def elements_of(descriptor: Descriptor, meta: Any, backend: str) -> list[Any]:
 
 def arguments_of(launch: Launch, passed: Iterable[str], metas: Any, backend: str
                  ) -> tuple[list[Any], list[int]] | None:
-    """(an object's "arguments", how many of them each passed parameter has); None without a
-    descriptor. `metas`: the compiled kernel's, in the order of descriptors, or none."""
+    """(an object's "arguments", how many each passed parameter has); None without a descriptor.
+    `metas`: the compiled kernel's, in the order of descriptors, or none."""
     own, waiting = descriptors_of(launch), list(metas or ())
     names = list(passed)
     if not any(name in own for name in names):

@@ -1,7 +1,7 @@
-"""The documents of a capture: what a program's launch recorded (docs/capture.md), read strictly.
+"""The documents of a capture: what a program's launch recorded (docs/capture.md), read strictly:
+they come from other machines, and the rest of the package relies on what is checked here.
 
-They come from other machines, so every member is checked here; the rest of the package relies on
-it. A folder of captures has functions/, launches/ and blobs/, each file under its digest.
+A folder of captures has functions/, launches/ and blobs/, each file under its digest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping
 
-from .._canonical import canonical, read_json
+from .._canonical import Fields, canonical, read_json
 from .._errors import PackError
 from .._runtime.values import decode
 
@@ -33,8 +33,8 @@ class Function:
 
     closure: str
     name: str
-    autotune: Mapping[str, Any] | None
-    document: Mapping[str, Any]
+    autotune: Fields | None
+    document: Fields
 
     @property
     def entry(self) -> str:
@@ -43,44 +43,42 @@ class Function:
 
 @dataclass(frozen=True)
 class Config:
-    """One of the program's configs, and what the program launches with it. `constexprs`: what
-    heuristics gave, which is in the place of the config's own; `fills`: what its hook fills before
-    each launch, by argument; `block_shapes`: those that it sets, by descriptor."""
+    """One of the program's configs. `constexprs`: what heuristics gave, in the place of the
+    config's
+    own; `fills`: what its hook fills, by argument; `block_shapes`: those it sets, by descriptor."""
 
-    config: Mapping[str, Any]
+    config: Fields
     grid: tuple[int, int, int]
-    constexprs: Mapping[str, Any]
-    fills: Mapping[str, Any] = field(default_factory=dict)
+    constexprs: Fields
+    fills: Fields = field(default_factory=dict)
     block_shapes: Mapping[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Launch:
-    """`key`: the autotuner's key by the names of its arguments; `texts`: the whole tuple as choices
-    write it."""
+    """`key`: by the names of arguments; `texts`: the whole tuple as choices write it."""
 
     closure: str
-    key: Mapping[str, Any]
+    key: Fields
     texts: tuple[str, ...]
-    arguments: tuple[Mapping[str, Any], ...]
+    arguments: tuple[Fields, ...]
     configs: tuple[Config, ...]
     refused: tuple[str, ...]
-    environment: Mapping[str, Any]
-    options: Mapping[str, Any]  # keyword arguments that are no parameters, such as debug
+    environment: Fields
+    options: Fields  # keyword arguments that are no parameters, such as debug
     variables: Mapping[str, str]  # of the program, which its Triton makes its key of
     image: str | None
     triton: str
     is_further: bool  # another launch of the key was before it, of another specialisation
     path: str
-    document: Mapping[str, Any]  # as it was recorded
+    document: Fields  # as it was recorded
 
-    def argument(self, name: str) -> Mapping[str, Any]:
+    def argument(self, name: str) -> Fields:
         return next(argument for argument in self.arguments if argument["name"] == name)
 
 
-def tensors_of(launch: Any) -> list[Mapping[str, Any]]:
-    """The tensors of arguments that point to memory, each with its argument's name; a descriptor
-    may reach further than the tensor that it is of."""
+def tensors_of(launch: Any) -> list[Fields]:
+    """The tensors that arguments point to; a descriptor may reach beyond its own."""
     found = []
     for one in launch.arguments:
         if one["kind"] == "tensor":
@@ -154,7 +152,7 @@ def function_of(document: Any, place: str) -> Function:
     return Function(reader.digest("closure"), name, autotune, document)
 
 
-def _argument(document: Any, place: str) -> Mapping[str, Any]:
+def _argument(document: Any, place: str) -> Fields:
     reader = _Reader(document, place)
     kind = reader.take("kind", str, lambda text: text in KINDS, f"is none of {', '.join(KINDS)}")
     if kind == "tensor":
@@ -215,7 +213,7 @@ def _block_shapes(reader: _Reader) -> Mapping[str, list[int]]:
     return found
 
 
-def _numbers(reader: _Reader, member: str) -> Mapping[str, Any]:
+def _numbers(reader: _Reader, member: str) -> Fields:
     """Numbers by argument, as hooks fill with them."""
     found = reader.document.get(member) or {}
     try:
@@ -227,7 +225,7 @@ def _numbers(reader: _Reader, member: str) -> Mapping[str, Any]:
     raise reader.error(member, "has a value that is no number")
 
 
-def _options(reader: _Reader) -> Mapping[str, Any]:
+def _options(reader: _Reader) -> Fields:
     options = reader.document.get("options") or {}
     if not _is_scalars(options):
         raise reader.error("options", "has a member that is no scalar")
@@ -287,11 +285,10 @@ def launch_of(document: Any, place: str) -> Launch:
 
 
 def read_folder(folder: Path) -> Iterator[tuple[Function | None, list[Launch]]]:
-    """Each captured function with its launches; None for one whose text was not recorded
-    (WAVETUNE_CAPTURE=shapes)."""
+    """Each captured function with its launches; None where its text was not recorded."""
     if not (folder / "launches").is_dir():
         raise PackError(f"{folder} has no launches/: name the folder that WAVETUNE_CAPTURE_TO "
-                        f"named for a program")
+                        "named for a program")
     functions, launches = {}, {}
     for path in sorted((folder / "functions").glob("*.json")):
         function = function_of(read_json(path), str(path))

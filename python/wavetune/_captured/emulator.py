@@ -19,6 +19,7 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
+from .._canonical import Json
 from .._runtime.values import TRITON_NAMES
 from .floats import bfloat16_of, bfloat16_widened, float8_of, float8_widened
 from .memory import Memory, NotInterpreted
@@ -72,9 +73,8 @@ def _to_tf32(values: Any) -> Any:
 
 
 class _Logic(ast.NodeTransformer):
-    """`and`, `or` and `not` of tensors are elementwise in compiled code; Python would ask whether
-    one is true. Types and numbers that a function is called with are constexprs there, and have a
-    value."""
+    """As compiled code has it: `and`, `or` and `not` of tensors are elementwise, and types and
+    numbers that a function is called with are constexprs, which have a value."""
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
@@ -100,11 +100,10 @@ class _Logic(ast.NodeTransformer):
 
 
 class Emulator:
-    """Replaces parts of triton.runtime.interpreter, for the rest of the process. `work_max`: how
-    much a launch may do; an operation counts 1, and 1 more for each 4,096 elements that it makes.
-    `precisions`: that dots may have on the target; tf32, where it is one of them, has a dot that
-    states none. `has_atomics`: whether a program added atomically; what was written then is not
-    what the launch computes."""
+    """Replaces parts of triton.runtime.interpreter, for the rest of the process. `work_max`: an
+    operation counts 1, and 1 more for each 4,096 elements that it makes. `precisions`: that dots
+    may
+    have on the target. `has_atomics`: what was written is not what the launch computes."""
 
     def __init__(self, memory: Memory, work_max: int, precisions: Sequence[str] = ("ieee",)):
         from triton.runtime import interpreter
@@ -112,7 +111,7 @@ class Emulator:
         lost = [name for name in _MEMBERS if not hasattr(interpreter, name)]
         if lost:
             raise NotInterpreted(f"the interpreter of this Triton has no {', '.join(lost)}; see "
-                                 f"_captured/emulator.py")
+                                 "_captured/emulator.py")
         self.interpreter, self.tl, self.memory = interpreter, tl, memory
         self.builder, self.np_dtype = interpreter.interpreter_builder, interpreter._get_np_dtype
         self.work, self.work_max = 0, work_max
@@ -183,8 +182,7 @@ class Emulator:
 
         def atomic(builder: Any, operation: Any, pointers: Any, value: Any, mask: Any, *_: Any,
                    **__: Any) -> Any:
-            """Adds what all lanes add to an element, rounded once; each of them gets what was there
-            before."""
+            """Adds all lanes of an element, rounded once; each gets what was there before."""
             if operation.name != "FADD":
                 raise NotInterpreted(ATOMICS)
             self.has_atomics = True
@@ -268,8 +266,7 @@ class Emulator:
             setattr(own, name, function)
 
     def _functions(self) -> None:
-        """Functions mean the same wherever they were taken from, and are rewritten with what their
-        globals mean."""
+        """Functions mean the same wherever they were taken from."""
         interpreter, tl = self.interpreter, self.tl
         visible = types.FunctionType((lambda: None).__code__, {"tl": tl, "core": tl.core})
         interpreter._patch_lang(visible)
@@ -325,7 +322,7 @@ class Emulator:
             function = _LIBDEVICE.get(name)
             if function is None:
                 raise NotInterpreted(f"a program calls libdevice.{name}, which the interpreter has "
-                                     f"not")
+                                     "not")
             tensors = [one for one in arguments if hasattr(one, "handle")]
             first = max(tensors, key=lambda one: one.handle.data.size)
             data = function(*(one.handle.data if hasattr(one, "handle") else one
@@ -339,8 +336,7 @@ class Emulator:
         return call
 
     def _meaning(self, value: Any) -> Any:
-        """What a global of a function means to the interpreter: Triton's builtins are bound to
-        it."""
+        """What a global of a function means to the interpreter: builtins are bound to it."""
         if isinstance(value, types.FunctionType) and self.tl.core.is_builtin(value):
             holder = types.ModuleType("holder")
             setattr(holder, "value", value)
@@ -356,8 +352,7 @@ class Emulator:
         return value
 
     def rewritten(self, fn: Any) -> Any:
-        """The function as the interpreter executes it. Its defaults and annotations were evaluated
-        before."""
+        """As the interpreter executes it. Its defaults and annotations were evaluated before."""
         if fn in self._rewritten:
             return self._rewritten[fn]
         lines, first = inspect.getsourcelines(fn)
@@ -404,8 +399,7 @@ class Emulator:
         return value
 
     def pointer(self, number: int, dtype: str, element: int) -> Any:
-        """A pointer to an element of the buffer `number`, whose elements have torch's type of that
-        name."""
+        """A pointer to an element of the buffer `number`, whose type torch calls `dtype`."""
         own = {torch: kind for kind, torch in _FLOAT8.items()}
         dtype = self.tl.pointer_type(self.tl.dtype(
             own.get(dtype) or TRITON_NAMES.get(dtype, dtype)))
@@ -413,8 +407,7 @@ class Emulator:
         return self.tl.tensor(self.interpreter.TensorHandle(address, dtype), dtype)
 
     def descriptor(self, stated: Any, base: Any, block_shape: Sequence[int]) -> Any:
-        """A descriptor of the host, of memory that `base` points to, as the interpreter makes it of
-        a program's."""
+        """A descriptor of the host, as the interpreter makes one of a program's."""
         constexpr, semantic = (
             self.tl.constexpr,
             getattr(self.interpreter, "interpreter_semantic", None),
@@ -431,7 +424,7 @@ class Emulator:
             **padding,
         )
 
-    def run(self, fn: Any, arguments: dict[str, Any], grid: tuple[int, int, int],
+    def run(self, fn: Any, arguments: Json, grid: tuple[int, int, int],
             program: tuple[int, int, int]) -> None:
         self.builder.set_grid_dim(*grid)
         self.builder.set_grid_idx(*program)

@@ -1,17 +1,15 @@
-"""Compiles what a program launches while the program still runs, for `python3 -m wavetune tune`:
-each config of each launch from the moment that its document is in the folder of captures, by
-processes that have Triton loaded. When the program is over, what was compiled becomes kernel
-folders with builds, as _captured/build.py makes them.
+"""Compiles what a program launches while it still runs, for `python3 -m wavetune tune`: each
+config of each launch from the moment that its document is in the folder of captures, by processes
+that have Triton loaded. Kernel folders with builds are made when the program is over.
 
-`settled`: of each environment's digest, [closure, texts] of keys that are not built. In the
-command: Follower. In the process that it starts: main(), which reads `request.json` in its folder
-and then writes there
+In the command: Follower. In the process that it starts: main(), which reads request.json in its
+folder ("settled": by environment's digest, [closure, texts] of keys that are not built) and writes
     kernels/NAME        a kernel folder with its build
     events              a line for each function: {"function", "built": […], "refused": […]}
     progress            how many configs are compiled, and of how many
-and ends when all is built after the file `over` has appeared. It is confined as a builder's
-processes are (confined.py) where this Linux can. What it makes is not compared with a plan: the
-text is of a program that this user has just run.
+and ends when all is built after the file `over` has appeared. It is confined as a builder's are
+(confined.py) where this Linux can; what it makes is not compared with a plan: the text is of a
+program that this user has just run.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Any, Mapping
 
-from .._canonical import canonical, digest, read_json
+from .._canonical import Fields, Json, canonical, digest, read_json
 from .._errors import PackError, one_line
 from .._pack.artifacts import installed_key
 from .._pack.pool import end_with_parent, run_tasks
@@ -47,14 +45,13 @@ def identity_of(launch: Launch) -> tuple[str, tuple[str, ...]]:
 
 
 class _Compiled(Compiling):
-    """Takes results that are there. The interpreter's values are left out: configs are compared
-    with the first one."""
-    def __init__(self, made: Mapping[tuple[str, str], dict[str, Any]], objects: Path):
+    """Takes results that are there, and no values: configs are compared with the first one."""
+    def __init__(self, made: Mapping[tuple[str, str], Json], objects: Path):
         super().__init__(1, 0.0)
         self.made, self.objects = made, objects
 
     def results(self, tasks: list[Task], jit: Any, toolchain: Toolchain,
-                objects: Path) -> dict[int, dict[str, Any]]:
+                objects: Path) -> dict[int, Json]:
         results = {}
         for number, task in enumerate(tasks):
             place = task.launch.path, canonical(dict(task.config.config))
@@ -65,7 +62,7 @@ class _Compiled(Compiling):
                     os.link(self.objects / file.name, file)
         return results
 
-    def values(self, kernel: CapturedKernel, variants: list[tuple[Launch, dict[str, Any]]],
+    def values(self, kernel: CapturedKernel, variants: list[tuple[Launch, Json]],
                objects: Path, toolchain: Toolchain) -> tuple[list[str], dict[int, str]]:
         return [], {}
 
@@ -82,20 +79,20 @@ class _Task:
 
 class _Following:
     """The process. `environment`: the program's, which all launches must have."""
-    def __init__(self, request: Mapping[str, Any], scratch: Path):
+    def __init__(self, request: Fields, scratch: Path):
         self.request, self.scratch = request, scratch
         self.captures, self.objects = Path(request["captures"]), scratch / "objects"
         self.settled: set[Any] = set()
-        self.environment: Mapping[str, Any] | None = None
+        self.environment: Fields | None = None
         self.toolchain: Toolchain | None = None
         self.seen: set[str] = set()
         self.functions: dict[str, Function] = {}
-        self.jits: dict[str, Any] = {}
+        self.jits: Json = {}
         self.launches: dict[str, list[Launch]] = {}
         self.left: dict[str, int] = {}  # configs that are not compiled yet
         self.tasks: list[_Task] = []
         self.variables: list[Mapping[str, str]] = []  # of each task
-        self.made: dict[tuple[str, str], dict[str, Any]] = {}
+        self.made: dict[tuple[str, str], Json] = {}
         self.n_configs = 0
         self.is_over = False
 
@@ -202,7 +199,7 @@ class _Following:
         part.write_text(f"{len(self.made)} {self.n_configs}")
         part.replace(self.scratch / PROGRESS)
 
-    def _tell(self, event: Mapping[str, Any]) -> None:
+    def _tell(self, event: Fields) -> None:
         launches = {one.path: one for own in self.launches.values() for one in own}
         for one in [*event["built"], *event["refused"]]:
             paths = one["launches"] if "launches" in one else [one["launch"]]
@@ -250,7 +247,7 @@ class Follower:
     """The process, for the command that starts it. `scratch`: an empty folder. Use as a context: it
     ends the process."""
     def __init__(self, scratch: Path, captures: Path, launcher: str | None, processes: int,
-                 timeout_s: float, stated: Mapping[str, str], settled: Mapping[str, Any]):
+                 timeout_s: float, stated: Mapping[str, str], settled: Fields):
         from . import confined
         self.scratch, self._at = scratch, 0
         request = {
@@ -285,7 +282,7 @@ class Follower:
         """The program is over: what is compiled is built, and the process ends."""
         (self.scratch / OVER).touch()
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[Json]:
         """Those since the last call."""
         try:
             with open(self.scratch / EVENTS) as file:

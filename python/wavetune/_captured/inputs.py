@@ -1,8 +1,6 @@
 """What the agent fills buffers with, element by element: a port of agent/measure/reference.c, which
-must give the same bytes (tests/python/test_inputs.py). Elements are computed where a program reads
-them, so that a buffer of any size costs nothing.
-
-Arrays here hold elements as memory does: bfloat16 as uint16, 8-bit floats and bool as uint8.
+must give the same bytes. Elements are computed where a program reads them, so that a buffer of any
+size costs nothing. Arrays hold them as memory does: bfloat16 as uint16, 8-bit floats as uint8.
 """
 
 from __future__ import annotations
@@ -102,9 +100,10 @@ def _permuted(index: Any, n: int, seed: int) -> Any:
 
 
 class Contents:
-    """What a buffer of `elements` elements holds that is argument number `index` of its kernel.
-    `fill` is as a case states it; `blob` gives the bytes of a digest; `before` and `after` of the
-    elements are outside of the view; `scale` is the deviation of normal deviates."""
+    """What the buffer of argument number `index` holds; `fill`: as a case states it; `blob` gives
+    the
+    bytes of a digest; `before`, `after`: elements outside of the view; `scale`: of normal
+    deviates."""
 
     def __init__(self, dtype: str, fill: Any, index: int, elements: int, seed: int,
                  blob: Callable[[str], bytes], scale: float = 1, before: int = 0, after: int = 0):

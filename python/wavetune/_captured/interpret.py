@@ -1,24 +1,22 @@
 """What Triton's interpreter computes for a captured launch, for agents to compare with
-(common/builds/expected.h).
-
-A sample of the grid's programs is executed without a compiler and without a GPU, on the inputs that
-agents make, with the program's first config. It takes a process of its own, since Triton asks for
-TRITON_INTERPRET when functions are defined:
+(common/builds/expected.h): a sample of the grid's programs, without a compiler and without a GPU,
+on
+the inputs that agents make, with the program's first config. A process of its own, since Triton
+asks
+for TRITON_INTERPRET when functions are defined:
 
     python3 -m wavetune._captured.interpret < REQUEST > ANSWER
 
 The answer is a line of JSON {"scale", "around"}, then the blob, or with "reason" in it nothing;
 with the status 3: a sentence, why there are no values; with 4: why nobody can launch it.
 
-Of a kernel that adds atomically, what the sampled programs add is no value of an output, but tells
-the inputs' scale.
+What programs add atomically is no value of an output, but tells the inputs' scale. A kernel that
+draws random numbers by block (FlagGems' randn) has other outputs with another config: the other
+configs are executed, too, and have values of their own. It is known by multiplying for the upper
+half of products, as Philox does, and by two configs that differ in more than DRAWN_SHARE of the
+elements that both wrote.
 
-A kernel that draws random numbers by block (FlagGems' randn) has other outputs with another config:
-there, the other configs are executed, too, and each has values of its own. That it does so is seen:
-it multiplies for the upper half of products, as Philox does, and the first and another config
-differ in more than DRAWN_SHARE of the elements that both wrote.
-
-The same request gives the same values; how many programs are executed depends on their work, never
+The same request gives the same values: how many programs are executed depends on their work, never
 on the time they take.
 """
 
@@ -37,7 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from .._canonical import canonical, digest_bytes
+from .._canonical import Fields, Json, canonical, digest_bytes
 from .._errors import one_line
 from .._pack.pool import run_tasks
 from .storages import padded, widen
@@ -60,9 +58,9 @@ class Wrong(str):
 
 @dataclass(frozen=True)
 class Expected:
-    """`scale`: of the inputs (scaling.py), and `around`: by buffer, how many elements more there
-    must be before and behind it, because programs read them (storages.widen); for the case to
-    state. `reason`: why there are no values; then `blob` is empty."""
+    """`scale`: of the inputs, and `around`: by buffer, (before, behind) elements that programs read
+    outside of it, for the case to state. `reason`: why there are no values; then `blob` is
+    empty."""
 
     blob: bytes
     scale: float
@@ -71,13 +69,13 @@ class Expected:
 
 
 def expected_of(
-    function: Mapping[str, Any], launch: Any, manifest: Mapping[str, Any], case: Mapping[str, Any],
+    function: Fields, launch: Any, manifest: Fields, case: Fields,
     blob: Callable[[str],
                    str | None], precisions: Sequence[str] = ("ieee", ), names: Sequence[str] = ()
 ) -> Expected | str:
-    """The values of a variant, or a sentence why there are none. `blob`: the path of a digest's
-    bytes, where they are here. `precisions`: that dots may have on the target. `names`: of the
-    space's parameters."""
+    """The values of a variant, or a sentence why there are none. `blob`: where a digest's bytes
+    are.
+    `precisions`: that dots may have on the target. `names`: of the space's parameters."""
     fills = [argument.get("fill") for argument in case["arguments"].values()]
     digests = {fill["blob"] for fill in fills if isinstance(fill, dict) and "blob" in fill}
     places = {digest: blob(digest) for digest in digests}
@@ -116,16 +114,16 @@ def expected_of(
 
 def add_values(
     kernel: Any,
-    variants: list[tuple[Any, dict[str, Any]]],
+    variants: list[tuple[Any, Json]],
     objects: Path,
     blob: Callable[[str], str | None],
     processes: int,
     precisions: Sequence[str] = ("ieee",),
 ) -> tuple[list[str], dict[int, str]]:
-    """Adds to each launch's variant of the build {"expected": DIGEST}, with the values among the
-    objects, or {"not_interpreted": SENTENCE}, and to its case the inputs' scale where one was found
-    that is not 1. Returns what programs do that they should not, and by the number of a variant why
-    its launch can be made nowhere."""
+    """Adds to each launch's variant {"expected": DIGEST}, a file of objects, or {"not_interpreted":
+    SENTENCE}, and to its case the inputs' scale. Returns (what programs do that they should not, by
+    the
+    variant's number why its launch can be made nowhere)."""
     notes: dict[int, str] = {}
     wrong: dict[int, str] = {}
 
@@ -192,8 +190,7 @@ def _runs(index: Any) -> Any:
 
 
 def _thinned(index: Any, values: Any, size: int) -> tuple[Any, Any, Any]:
-    """(runs, index, values) of at most `size` bytes: every other run is left out, or the second
-    half of each."""
+    """(runs, index, values) of at most `size` bytes: without every other run, or half of each."""
     import numpy as np
     runs = _runs(index)
     while runs.nbytes + values.nbytes > size:
@@ -208,7 +205,7 @@ def _thinned(index: Any, values: Any, size: int) -> tuple[Any, Any, Any]:
 class _Run:
     """The programs of one request."""
 
-    def __init__(self, request: Mapping[str, Any]):
+    def __init__(self, request: Fields):
         from .emulator import Emulator
         from .memory import Memory
         fills = [own.get("fill") for own in request["case"]["arguments"].values()]
@@ -218,7 +215,7 @@ class _Run:
         self.emulator = Emulator(self.memory, WORK_MAX, request["precisions"])
         self.fill(request, request["case"]["arguments"])
 
-    def fill(self, request: Mapping[str, Any], case: Mapping[str, Any]) -> None:
+    def fill(self, request: Fields, case: Fields) -> None:
         from .inputs import Contents
         from .memory import Buffer
         self.case, self.buffers = case, {}
@@ -236,7 +233,7 @@ class _Run:
             buffers.append(Buffer(stated["name"], contents, own["access"] == "readwrite"))
         self.memory.buffers = buffers
 
-    def _apply_fills(self, fills: Mapping[str, Any]) -> None:
+    def _apply_fills(self, fills: Fields) -> None:
         """What the config's hook fills before its launch."""
         import numpy as np
 
@@ -253,8 +250,8 @@ class _Run:
             contents.filled.append((own.get("before",
                                             0), own.get("before", 0) + own["elements"], element))
 
-    def arguments(self, request: Mapping[str, Any], config: Mapping[str, Any], fn: Any,
-                  folder: Path) -> dict[str, Any]:
+    def arguments(self, request: Fields, config: Fields, fn: Any,
+                  folder: Path) -> Json:
         from triton.runtime.jit import JITFunction
 
         from .._runtime.values import decode
@@ -295,8 +292,7 @@ class _Run:
         }
 
     def _take(self, programs: int) -> list[tuple[Any, Any, Any]]:
-        """What a program did with each buffer. To an element of a sum add as many programs as they
-        all add elements, if each adds as many as this one, for each element that there is."""
+        """What a program did with each buffer; to a sum, as if all added what this one did."""
         from .scaling import largest_sums
         taken = []
         for buffer in self.memory.buffers:
@@ -339,11 +335,13 @@ class _Run:
                 return True
         return False
 
-    def execute(self, fn: Any, arguments: dict[str, Any], grid: Sequence[int], scale: float,
+    def execute(self, fn: Any, arguments: Json, grid: Sequence[int], scale: float,
                 is_trial: bool) -> tuple[list[Any], dict[str, tuple[Any, Any]], bool]:
-        """(programs, what they wrote by buffer, whether it is moderate), with normal deviates of
-        that scale. A program that does not write is not counted. A trial ends with the first whose
-        values are not moderate. With atomics, what they wrote is for the scale alone."""
+        """(programs that wrote, what they wrote by buffer, whether it is moderate), with normal
+        deviates of
+        that scale. A trial ends with the first program whose values are not moderate. With atomics,
+        what
+        they wrote is for the scale alone."""
         import numpy as np
 
         from .memory import NotInterpreted
@@ -379,7 +377,7 @@ class _Run:
             for i, (read, _, _) in enumerate(own):
                 others = [index for k, (_, index, _) in enumerate(own) if k != i]
                 if others and np.isin(read, np.concatenate(others)).any():
-                    raise NotInterpreted(f"a program reads what another one writes to "
+                    raise NotInterpreted("a program reads what another one writes to "
                                          f"{buffer.name}")
             index, values = (np.concatenate([one[part] for one in own]) for part in (1, 2))
             bits = values.view(f"u{values.itemsize}")
@@ -396,11 +394,10 @@ class _Run:
 
 
 def _others(
-    run: _Run, request: Mapping[str, Any], fn: Any, folder: Path, scale: float,
+    run: _Run, request: Fields, fn: Any, folder: Path, scale: float,
     first: Mapping[str, tuple[Any,
-                              Any]]) -> list[tuple[Mapping[str, Any], dict[str, tuple[Any, Any]]]]:
-    """The other configs with what they write, where one of them draws other numbers than the first;
-    else none. Configs that cannot be executed are left out."""
+                              Any]]) -> list[tuple[Fields, dict[str, tuple[Any, Any]]]]:
+    """The other configs with what they write, where one draws other numbers; else none."""
     others = request["configs"][1:CONFIGS_MAX]
     run.emulator.work_max = min(WORK_MAX, OTHERS_WORK_MAX // max(len(others), 1))
     found = []
@@ -413,7 +410,7 @@ def _others(
     return found if any(run.draws_others(first, written) for _, written in found) else []
 
 
-def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
+def _expected(request: Fields, folder: Path) -> bytes:
     run = _Run(request)
     from .emulator import ATOMICS
     from .memory import NotInterpreted
@@ -446,10 +443,10 @@ def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
         return (done, written), floats, is_good
 
     scale, (done, written) = find_scale(execute)
-    terms: dict[str, Any] = {"scale": scale, "around": around}
+    terms: Json = {"scale": scale, "around": around}
     if run.emulator.has_atomics:
         return f"{canonical({**terms, 'reason': ATOMICS})}\n".encode()
-    head: dict[str, Any] = {"version": 1, "seed": SEED, "grid": own["grid"], "programs": done}
+    head: Json = {"version": 1, "seed": SEED, "grid": own["grid"], "programs": done}
     others = _others(run, request, function.fn, folder, scale,
                      written) if run.emulator.has_drawn else []
     stated, parts = [], []
@@ -472,8 +469,7 @@ def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
 
 
 def _reason(error: BaseException) -> tuple[str, int]:
-    """What the interpretation ended with, under what Triton's interpreter makes of it, and the
-    status."""
+    """(why the interpretation ended, the status), under what Triton makes of it."""
     from .memory import NotInterpreted, WritesOutside
     found: BaseException | None = error
     while found is not None:

@@ -1,9 +1,9 @@
 """A captured kernel: the manifest, space and cases that captured launches of one function make
 (docs/capture.md).
 
-Its manifest states names and dtypes and no numbers, so that the kernel stays the same one for new
-keys: the numbers of a key are the case that its variant of the build states. Launches that differ
-in the dtype of an argument, or in which arguments are None, are launches of different kernels.
+Its manifest states names and dtypes and no numbers, so that it stays the same kernel for new keys,
+whose numbers are cases. Launches that differ in a dtype, or in which arguments are None, are of
+different kernels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, Sequence
 
-from .._canonical import canonical, digest, digest_bytes
+from .._canonical import Fields, Json, canonical, digest, digest_bytes
 from .._errors import PackError
 from .._pack.options import is_steering
 from .._pack.signature import DTYPES
@@ -37,14 +37,13 @@ class Refused(PackError):
 
 @dataclass(frozen=True)
 class CapturedKernel:
-    """`launches`: one of each key; `configs`: those of all launches, each with every name; `name`:
-    document and version, as a kernel folder has them; `also`: by the path of a launch, further ones
-    of its key, of which code is made."""
+    """`launches`: one of each key; `configs`: of all launches, each with every name; `also`: by the
+    path of a launch, further ones of its key, of which code is made."""
 
     function: Function
     launches: tuple[Launch, ...]
-    manifest: Mapping[str, Any]
-    configs: tuple[Mapping[str, Any], ...]
+    manifest: Fields
+    configs: tuple[Fields, ...]
     source: str
     also: Mapping[str, tuple[Launch, ...]] = field(default_factory=dict)
 
@@ -58,8 +57,7 @@ class CapturedKernel:
 
 
 def _class_of(launch: Launch) -> tuple[tuple[str, str], ...]:
-    """What a manifest states of the launch: dtypes of buffers and scalars; nothing of what is
-    compiled in."""
+    """What a manifest states of the launch: dtypes of buffers and scalars."""
     found = []
     for argument in launch.arguments:
         if argument["kind"] in ("tensor", "descriptor"):
@@ -78,7 +76,7 @@ def why_not_compiled(launch: Launch) -> str | None:
     for name, value in launch.variables.items():
         if not is_steering(name) or name in _UNMATCHED or "/" in value:
             return (f"the program's Triton compiles with {name}={value[:100]}, which a builder "
-                    f"does not set: capture it without")
+                    "does not set: capture it without")
     for argument in launch.arguments:
         name, kind = argument["name"], argument["kind"]
         if kind == "refused":
@@ -104,23 +102,21 @@ def why_refused(launch: Launch) -> str | None:
 
 
 def why_not_filled(launch: Launch, steering: set[str]) -> str | None:
-    """A sentence where contents that were not recorded cannot be made up. `steering`: arguments of
-    the compiled code whose contents decide what it accesses (steering.py)."""
+    """A sentence where contents that decide what is accessed (steering.py) were not recorded."""
     for argument in tensors_of(launch):
         name, contents = argument["name"], argument["contents"]
         if name not in steering or argument["dtype"] not in INTEGERS:
             continue
         if contents is None:
             return (f"what is in {name} ({argument['dtype']}) steers what the kernel accesses, and "
-                    f"was not recorded; capture it with "
-                    "WAVETUNE_CAPTURE=raw")
+                    "was not recorded; capture it with WAVETUNE_CAPTURE=raw")
         if any(type(value) is int and abs(value) > EXACT_MAX for value in contents.values()):
             return (f"{name}, which steers what the kernel accesses, holds integers beyond 2^53, "
                     "which no fill has")
     return None
 
 
-def filled(configs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def filled(configs: Iterable[Fields]) -> list[Fields]:
     """Each config once, with the names of all of them: a space's configs have the same names."""
     names: dict[str, None] = {}
     all_of_them = list(configs)
@@ -136,8 +132,7 @@ def filled(configs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _name(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str]) -> str:
-    """Readable, and another one for other dtypes or names of the key, which differ where a launch
-    leaves a member out or makes none of an autotuner: module.function/dtypes-digest."""
+    """module.function/dtypes-digest: another one for other dtypes, or names of the key."""
     dtypes = sorted({_SHORT.get(kind[1:], "x") for _, kind in own if kind.startswith("*")})
     tail = hashlib.sha256(repr((own, list(key_names))).encode()).hexdigest()[:8]
     text = function.name.replace(":", ".").replace("<locals>.", "")
@@ -145,8 +140,7 @@ def _name(function: Function, own: Sequence[tuple[str, str]], key_names: Sequenc
 
 
 def _source(function: Function) -> str:
-    """The texts for people to read, and for the kernel's hash: without the lines that they stand
-    in."""
+    """The texts for people to read, and for the kernel's hash: without their lines' numbers."""
     parts = sorted(function.document["parts"],
                    key=lambda part: f"{part['module']}:{part['qualname']}" != function.name)
     texts = [f"# {part['module']}:{part['qualname']}\n{part['text'].rstrip()}\n" for part in parts]
@@ -156,7 +150,7 @@ def _source(function: Function) -> str:
 
 
 def _manifest(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str],
-              passed: set[str], source: str) -> dict[str, Any]:
+              passed: set[str], source: str) -> Json:
     document, version = _name(function, own, key_names).split("/")
     arguments = [{
         "name": name, "dtype": kind.removeprefix("*"),
@@ -172,9 +166,9 @@ def _manifest(function: Function, own: Sequence[tuple[str, str]], key_names: Seq
 
 def by_key(launches: Sequence[Launch], constexprs: set[str]
            ) -> tuple[list[Launch], dict[str, list[Launch]], list[tuple[Launch, str]]]:
-    """The launches of one function as (those that jobs are to measure, by the paths of these
-    further ones that have their key, refused ones and why). The program uses one config for a key,
-    whatever it launches with it: the launch that it recorded first is measured."""
+    """Launches as (those that jobs measure, further ones of their keys by path, refused ones and
+    why).
+    The program uses one config for a key: the launch that it recorded first is measured."""
     firsts: dict[Any, Launch] = {}
     also: dict[str, list[Launch]] = {}
     left: list[tuple[Launch, str]] = []
@@ -199,8 +193,7 @@ def _class_of_passed(launch: Launch, constexprs: set[str]) -> tuple[tuple[str, s
 
 def kernels_of(function: Function, launches: Iterable[Launch], also: Mapping[str, Sequence[Launch]],
                constexprs: set[str]) -> list[CapturedKernel]:
-    """The kernels that the launches of one function are of; `constexprs`: its parameters that are
-    compiled in; `also`: what by_key() says."""
+    """The kernels that the launches of one function are of; `also`: what by_key() says."""
     classes: dict[tuple[Any, ...], list[Launch]] = {}
     for launch in launches:
         classes.setdefault((_class_of_passed(launch, constexprs), tuple(launch.key)),
@@ -218,9 +211,8 @@ def kernels_of(function: Function, launches: Iterable[Launch], also: Mapping[str
 
 
 def case_of(kernel: CapturedKernel, launch: Launch, written: set[str],
-            is_rounded: bool) -> dict[str, Any]:
-    """The member "case" of the launch's variant; `written`: the buffers that the compiled code may
-    write to; `is_rounded`: whether it rounds 32-bit floats in dots."""
+            is_rounded: bool) -> Json:
+    """The member "case" of a variant; `written`: buffers that the compiled code may write to."""
     autotune = kernel.function.autotune or {}
     # which Triton calls in the place of reset_to_zero
     has_hook = (autotune.get("hooks") or {}).get("pre")
@@ -238,14 +230,14 @@ def case_of(kernel: CapturedKernel, launch: Launch, written: set[str],
     return {"arguments": arguments, **({"precision": "tf32"} if is_rounded else {})}
 
 
-def space_of(kernel: CapturedKernel, constexprs: set[str]) -> dict[str, Any]:
+def space_of(kernel: CapturedKernel, constexprs: set[str]) -> Json:
     """The program's configs as a list; the default is the first config of the first launch."""
     names = list(kernel.configs[0])
     for config in kernel.configs:
         for name, value in config.items():
             if isinstance(value, float):
                 raise Refused(f"a config has {name} = {value!r}; a value of a space is an integer, "
-                              f"a text, true, false or null")
+                              "a text, true, false or null")
     roles = {name: "option" for name in names if name not in constexprs}
     return {
         "configs": [dict(config) for config in kernel.configs], "roles": roles,
@@ -253,14 +245,14 @@ def space_of(kernel: CapturedKernel, constexprs: set[str]) -> dict[str, Any]:
     }
 
 
-def failures(build: Mapping[str, Any]) -> dict[str, int]:
+def failures(build: Fields) -> dict[str, int]:
     """How many configs do not compile, and how many the program itself left out."""
     failed = [one["error"] for variant in build["variants"] for one in variant.get("failed", [])]
     n_pruned = failed.count(PRUNED)
     return {"failed": len(failed) - n_pruned, "pruned": n_pruned}
 
 
-def left_out(kernel: CapturedKernel, launch: Launch) -> list[Mapping[str, Any]]:
+def left_out(kernel: CapturedKernel, launch: Launch) -> list[Fields]:
     """Configs of the space that the program does not consider for this launch."""
     own = {
         canonical({name: one.config.get(name) for name in kernel.configs[0]})
@@ -269,6 +261,6 @@ def left_out(kernel: CapturedKernel, launch: Launch) -> list[Mapping[str, Any]]:
     return [config for config in kernel.configs if canonical(config) not in own]
 
 
-def whole(kernel: CapturedKernel, one: Config) -> Mapping[str, Any]:
+def whole(kernel: CapturedKernel, one: Config) -> Fields:
     """A config of a launch with all names of the space."""
     return {name: one.config.get(name) for name in kernel.configs[0]}

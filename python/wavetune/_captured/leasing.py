@@ -1,9 +1,6 @@
-"""Builds what programs posted to a server: leases launches, builds them, pushes kernels and builds,
-says what became of each.
-
-A builder may be stopped at any time: its leases expire, and another builder gets the launches.
-While one builds, a thread says so, which keeps the lease; what an older lease posts is refused by
-the server and counted here.
+"""Builds what programs posted to a server: leases launches, builds them, pushes kernels and
+builds, says what became of each. A thread keeps the lease; when a builder is stopped its leases
+expire, and another gets the launches. What an older lease posts is refused, and counted here.
 """
 
 from __future__ import annotations
@@ -13,9 +10,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Mapping
 
-from .._canonical import canonical, digest_bytes
+from .._canonical import Fields, Json, canonical, digest_bytes
 from .._errors import PackError, one_line
 from .._pack.folder import load_kernel
 from .._pack.signing import SigningKey
@@ -30,7 +27,7 @@ POLL_S = 5.0
 class _Lease:
     """The launches of one function. `open`: those whose result is not posted."""
 
-    def __init__(self, client: Client, answer: Mapping[str, Any]):
+    def __init__(self, client: Client, answer: Fields):
         self.client = client
         self.function: Function = function_of(answer["function"], "the leased function")
         self.open = {
@@ -65,8 +62,9 @@ class _Lease:
             print(f"wavetune build: keeping a lease: {error.detail}", file=sys.stderr)
 
     def post(self, places: list[str], what: Mapping[str, str]) -> int:
-        """Says what became of launches; returns how many are another builder's meanwhile. What the
-        server does not take (_is_refusal) leaves them open."""
+        """Says what became of launches; returns how many are another builder's meanwhile. They stay
+        open
+        where the server does not take it (_is_refusal)."""
         with self._worker.condition:
             own = {place: self.open.pop(place) for place in places if place in self.open}
         if not own:
@@ -86,8 +84,7 @@ class _Lease:
 
 
 def _is_refusal(error: ApiError) -> bool:
-    """Whether the server does not take what it was sent; else it is away, or the token may not send
-    it."""
+    """Whether the server does not take what it was sent; else it is away, or the token may not."""
     return error.status in (400, 404, 409, 413, 422)
 
 
@@ -153,11 +150,10 @@ def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> di
 
 
 def build_leased(client: Client, arches: list[str], is_waiting: bool,
-                 terms: Terms) -> dict[str, Any]:
-    """Builds until nothing is left, or, with is_waiting, until it is stopped; what `build --url
-    --json` prints."""
+                 terms: Terms) -> Json:
+    """Builds until nothing is left, or is stopped; what `build --url --json` prints."""
     import triton
-    report: dict[str, Any] = {"built": 0, "refused": 0, "stale": 0}
+    report: Json = {"built": 0, "refused": 0, "stale": 0}
     started = time.monotonic()
     while True:
         answer = client.request("POST", "/v1/captures/leases",

@@ -1,10 +1,9 @@
-"""What interpreted programs read and write: buffers at made-up addresses, filled as the agent fills
-them (inputs.py).
+"""What interpreted programs read and write: buffers at made-up addresses, filled as the agent
+fills them (inputs.py). Threads: one.
 
 Every program begins with the inputs, whatever others wrote. A write that is not within a buffer, or
 an access that takes its elements for others, ends the interpretation; so does a read outside,
 unless the inputs are exact: then the program itself reads there, and Memory.outside() says how far.
-Threads: one.
 """
 
 from __future__ import annotations
@@ -27,13 +26,11 @@ class NotInterpreted(Exception):
 
 
 class WritesOutside(NotInterpreted):
-    """The program writes outside of a tensor, with the integers and shapes that it was passed: no
-    agent can launch that."""
+    """The program itself writes outside of a tensor: no agent can launch that."""
 
 
 class Buffer:
-    """`pages`: what the program that runs has written, as (elements, which of them). `is_sum`:
-    whether programs add to it atomically."""
+    """`pages`: what the program wrote, as (elements, which). `is_sum`: programs add to it."""
 
     def __init__(self, name: str, contents: Contents, is_written: bool):
         self.name, self.contents, self.is_written = name, contents, is_written
@@ -63,8 +60,7 @@ class Buffer:
             is_own[index[here] % _PAGE] = True
 
     def take(self) -> tuple[Any, Any, Any]:
-        """(indices read, indices written, what was written there), in order; the next program
-        begins anew."""
+        """(indices read, indices written, values), in order; the next program begins anew."""
         read = np.unique(np.concatenate(self.read)) if self.read else np.zeros(0, np.int64)
         pages = sorted(self.pages.items())
         index = [page * _PAGE + np.flatnonzero(is_own) for page, (_, is_own) in pages]
@@ -93,8 +89,7 @@ class Memory:
 
     def _parts(self, what: str, addresses: Any, mask: Any,
                size: int) -> Iterable[tuple[Buffer, Any, Any]]:
-        """The buffers that are accessed, with the indices into them and where these are in the flat
-        arrays."""
+        """The buffers that are accessed, indices into them, and these' places in the arrays."""
         numbers = (addresses >> np.uint64(_SHIFT)).astype(np.int64)
         for number in np.unique(numbers[mask]).tolist():
             if not 1 <= number <= len(self.buffers):
@@ -121,8 +116,7 @@ class Memory:
             yield buffer, index, here
 
     def load(self, addresses: Any, mask: Any, other: Any) -> Any:
-        """The elements at the addresses; `other` has their type, and the elements where `mask` is
-        false."""
+        """The elements at the addresses; where `mask` is false, those of `other`."""
         found = np.array(other).ravel()
         for buffer, index, here in self._parts("reads", addresses.ravel(), mask.ravel(),
                                                found.itemsize):
@@ -135,6 +129,6 @@ class Memory:
                                                values.itemsize):
             if not buffer.is_written:
                 raise NotInterpreted(f"a program writes to {buffer.name}, which the compiled code "
-                                     f"does not")
+                                     "does not")
             buffer.is_sum = buffer.is_sum or is_sum
             buffer.store(index, values[here].view(buffer.contents.at([0]).dtype))

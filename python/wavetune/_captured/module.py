@@ -1,11 +1,10 @@
 """Makes the jit function of a capture's document again, with the key that it has in the program's
-Triton cache.
+Triton cache, and imports nothing of the program.
 
-Nothing of the program's packages is imported. Each part is compiled from its own text: decorators,
-annotations and default values are replaced by what the document says that they gave, and names mean
-what the document states. A file for each module has the parts at their lines, because Triton reads
-texts and line numbers from there. Statements of a part are executed only if it is a
-constexpr_function, which Triton calls while it compiles.
+Each part is compiled from its own text: decorators, annotations and default values are replaced by
+what the document says that they gave, and names mean what it states. A file for each module has the
+parts at their lines, because Triton reads texts and line numbers from there. Statements of a part
+are executed only if it is a constexpr_function, which Triton calls while it compiles.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ import re
 import textwrap
 import types
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
+from .._canonical import Fields
 from .._errors import PackError, one_line
 from .._runtime.closure import closure, is_of_triton, source
 from .._runtime.values import decode
@@ -35,8 +35,7 @@ _UNFOLLOWED = frozenset(
 
 
 class Unrecorded:
-    """What a name means that the document has no value of: a kernel that needs it does not
-    compile."""
+    """What a name without a value in the document means: what needs it does not compile."""
 
     def __init__(self, name: str, what: str):
         self.name, self.what = name, what
@@ -45,9 +44,8 @@ class Unrecorded:
         return f"<{self.name}, {self.what}, which a capture does not record>"
 
 
-def recreate(document: Mapping[str, Any], folder: Path) -> Any:
-    """The function, a triton.JITFunction; PackError where it cannot be the program's. Files are
-    written below `folder`."""
+def recreate(document: Fields, folder: Path) -> Any:
+    """The JITFunction, from files below `folder`; PackError where it is not the program's."""
     import triton
     try:
         function = make_again(document, folder)
@@ -67,17 +65,16 @@ def recreate(document: Mapping[str, Any], folder: Path) -> Any:
         key,
     ):
         raise PackError(f"{name} has another key in Triton's cache than in the program ({key}, not "
-                        f"{document['cache_key']}), "
-                        f"although both have Triton {triton.__version__}: build it in the "
-                        f"program's image", 1)
+                        f"{document['cache_key']}), although both have Triton "
+                        f"{triton.__version__}: build it in the program's image", 1)
     return function
 
 
-def make_again(document: Mapping[str, Any], folder: Path) -> Any:
+def make_again(document: Fields, folder: Path) -> Any:
     """The same without looking at keys: what triton.jit makes in this process."""
     if document.get("version") != 1:
         raise PackError(f"the capture has version {document.get('version')}, and this wavetune "
-                        f"knows 1")
+                        "knows 1")
     modules: dict[str, types.ModuleType] = {}
     texts: dict[str, list[str]] = {}
     for part in document["parts"]:
@@ -112,9 +109,8 @@ def make_again(document: Mapping[str, Any], folder: Path) -> Any:
     return functions[f"{first['module']}:{first['qualname']}"]
 
 
-def _check_names(document: Mapping[str, Any]) -> None:
-    """Refuses names that mean something else to Triton's key, which the folder of the code is named
-    by, than to its compiler."""
+def _check_names(document: Fields) -> None:
+    """Refuses names that Triton's key of a function takes for something else than its compiler."""
     own = {f"{part['module']}:{part['qualname']}" for part in document["parts"]}
     of_modules = {(entry["module"], entry["name"].partition(".")[0])
                   for entry in document["globals"]}
@@ -125,8 +121,8 @@ def _check_names(document: Mapping[str, Any]) -> None:
     for entry in entries:
         if entry["name"] in _UNFOLLOWED and (entry.get("is") in own or "value" in entry):
             raise PackError(f"the capture gives the name {entry['name']} another meaning than "
-                            f"Python's, which Triton's key of the "
-                            "function does not cover: rename it in the program")
+                            "Python's, which Triton's key of the function does not cover: rename "
+                            "it in the program")
     for part in document["parts"]:
         for entry in part.get("free", ()):
             if (part["module"], entry["name"].partition(".")[0]) in of_modules:
@@ -135,12 +131,12 @@ def _check_names(document: Mapping[str, Any]) -> None:
                                 "Triton's key tells apart wrongly: rename one in the program")
 
 
-def _place(lines: list[str], part: Mapping[str, Any]) -> None:
+def _place(lines: list[str], part: Fields) -> None:
     """Puts the part's text at its line."""
     start, own = part["line"], part["text"].splitlines(keepends=True)
     if any(len(line.splitlines()) > 1 for line in part["text"].split("\n")):
         raise PackError(f"the text of {part['qualname']} in the capture has line ends that are "
-                        f"none to Python")
+                        "none to Python")
     if not isinstance(start, int) or not 1 <= start <= LINE_MAX:
         raise PackError(f"{part['qualname']} of the capture starts in line {start}")
     lines.extend([""] * (start - 1 + len(own) - len(lines)))
@@ -152,7 +148,7 @@ def _place(lines: list[str], part: Mapping[str, Any]) -> None:
         lines[i] = line
 
 
-def _function(part: Mapping[str, Any], module: types.ModuleType) -> Any:
+def _function(part: Fields, module: types.ModuleType) -> Any:
     """The jit function of a part: names in it mean nothing yet."""
     tree = ast.parse(textwrap.dedent(part["text"]))
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
@@ -214,7 +210,7 @@ def _function(part: Mapping[str, Any], module: types.ModuleType) -> Any:
     return jit
 
 
-def _decorated(fn: Any, part: Mapping[str, Any]) -> Any:
+def _decorated(fn: Any, part: Fields) -> Any:
     import triton
     kind = part.get("kind", "JITFunction")
     options = {
@@ -230,10 +226,10 @@ def _decorated(fn: Any, part: Mapping[str, Any]) -> Any:
         gluon = importlib.import_module("triton.experimental.gluon")
         return gluon.jit(**options)(fn)
     raise PackError(f"{part['qualname']} is a {kind}, which Triton {triton.__version__} does not "
-                    f"have")
+                    "have")
 
 
-def _meaning(entry: Mapping[str, Any], functions: Mapping[str, Any]) -> Any:
+def _meaning(entry: Fields, functions: Fields) -> Any:
     if "value" in entry:
         return decode(entry["value"])
     if "is" not in entry:

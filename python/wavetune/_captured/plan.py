@@ -1,6 +1,5 @@
 """What is to be built of a captured function, made without executing any of its text: kernels, and
-for each config of each launch the folder of Triton's cache. What builds it executes the text of
-constexpr functions, and is compared with this (check.py).
+for each config of each launch the folder of Triton's cache. What is built is compared with it.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
 
-from .._canonical import canonical
+from .._canonical import Fields, Json, canonical
 from .._errors import PackError, one_line
 from .._pack.artifacts import cache_place, installed_key
 from .._pack.compiling import source_of
@@ -72,9 +71,8 @@ def tasks_of(kernel: CapturedKernel) -> tuple[list[Task], int]:
     return tasks, n_first
 
 
-def _record(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> dict[str, Any]:
-    """The function record, so that choices and Triton's cache find the winners
-    (common/builds/function_record.h)."""
+def _record(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> Json:
+    """The function record, by which choices and Triton's cache find the winners."""
     import triton
     fixed = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
     configs = [triton.Config({n: v for n, v in one.items() if n not in fixed},
@@ -94,7 +92,7 @@ def _record(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> dict[str,
                              "prunes")}}}
 
 
-def head_of(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> dict[str, Any]:
+def head_of(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> Json:
     """A build without its variants."""
     import triton
     return {"kernel": kernel.hash, "toolchain": {"triton": triton.__version__, **toolchain.stated},
@@ -102,14 +100,13 @@ def head_of(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> dict[str,
             "record": _record(kernel, jit, toolchain)}
 
 
-def refusal(function: Function, launch: Launch, why: str) -> dict[str, Any]:
+def refusal(function: Function, launch: Launch, why: str) -> Json:
     return {"function": function.name, "key": dict(launch.key), "launch": launch.path, "why": why}
 
 
 def kernels_in(function: Function, launches: list[Launch], modules: Path
-               ) -> tuple[Any, set[str], list[CapturedKernel], list[dict[str, Any]]]:
-    """(the jit function, its parameters that are compiled in, the kernels of the launches, what was
-    refused)."""
+               ) -> tuple[Any, set[str], list[CapturedKernel], list[Json]]:
+    """(the jit function, its constexprs, the kernels of the launches, what was refused)"""
     try:
         modules.mkdir()
         jit = recreate(function.document, modules)
@@ -126,14 +123,14 @@ def kernels_in(function: Function, launches: list[Launch], modules: Path
                                                for one in (first, *also[first.path])]
 
 
-def files_of(kernel: CapturedKernel, space: Mapping[str, Any]) -> dict[str, bytes]:
+def files_of(kernel: CapturedKernel, space: Fields) -> dict[str, bytes]:
     """Those of the kernel folder, without its build."""
     document, _, version = kernel.manifest["name"].partition("/")
     return folder_files({**kernel.manifest, "name": document}, version, dict(space),
                         {SOURCE: kernel.source.encode()})
 
 
-def _planned(task: Task, jit: Any, toolchain: Toolchain) -> dict[str, Any]:
+def _planned(task: Task, jit: Any, toolchain: Toolchain) -> Json:
     try:
         source, options = source_of(task_of(jit, task.launch, task.config, task.is_default), jit)
         folder, stem = cache_place(source, options, toolchain.target)
@@ -146,20 +143,19 @@ def _planned(task: Task, jit: Any, toolchain: Toolchain) -> dict[str, Any]:
 
 
 def plan_function(function: Function, launches: list[Launch], toolchain: Toolchain, scratch: Path,
-                  processes: int, timeout_s: float) -> dict[str, Any]:
-    """The kernels by the names of their folders: "head", the files of the folder, and for each
-    config of each launch what its object states."""
+                  processes: int, timeout_s: float) -> Json:
+    """By the names of kernel folders: "head", "files", and "objects", what each states."""
     # functions that are arguments lie beside
     os.environ["TRITON_CACHE_DIR"] = str(scratch / "cache")
     jit, constexprs, kernels, _ = kernels_in(function, launches, scratch / "modules")
-    found: dict[str, Any] = {}
+    found: Json = {}
     for kernel in kernels:
         try:
             space = space_of(kernel, constexprs)
         except Refused:
             continue
         tasks, n_first = tasks_of(kernel)
-        results: dict[int, dict[str, Any]] = {}
+        results: dict[int, Json] = {}
 
         def done(number: int, result: Any, reason: str | None) -> None:
             results[number] = result if reason is None else {"error": reason}

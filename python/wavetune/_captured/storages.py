@@ -1,8 +1,7 @@
 """The buffers that a captured launch's tensors make: views as the program had them, in their
-storages.
+storages, since a kernel may access any byte of a storage.
 
-A kernel may read, and where it writes write, any byte of a storage before and behind a view. So a
-buffer is the whole storage, up to WHOLE_BYTES; of a larger one MARGIN_BYTES on both sides of what
+A buffer is the whole storage, up to WHOLE_BYTES; of a larger one MARGIN_BYTES on both sides of what
 the launch was passed. Tensors of one storage, type and kind of contents share the buffer; others
 have one each, and are refused where they overlap.
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping, Sequence
 
-from .._canonical import canonical
+from .._canonical import Fields, Json, canonical
 from .._pack.signature import DTYPES
 from .._runtime.launch import ALIGNMENT_MAX
 from .documents import Launch, tensors_of
@@ -32,7 +31,7 @@ for _bits in (8, 16, 32, 64):
 # bool: 8 bits
 SIZES = {dtype: int((re.findall(r"\d+", dtype) or "8")[0]) // 8 for dtype in DTYPES.values()}
 
-Tensor = Mapping[str, Any]
+Tensor = Fields
 
 
 def fill_of(argument: Tensor) -> Any:
@@ -61,7 +60,7 @@ def _bytes_of(argument: Tensor) -> tuple[int, int]:
 
 
 def _groups(
-    tensors: Iterable[Tensor], initial: Mapping[str, Any]
+    tensors: Iterable[Tensor], initial: Fields
 ) -> list[tuple[Any, list[Tensor]]]:
     """(fill, the tensors that share a buffer)"""
     tensors = list(tensors)
@@ -94,8 +93,7 @@ def why_refused(launch: Launch) -> str | None:
                     if one["storage"] == other["storage"] and _overlap(
                             _bytes_of(one), _bytes_of(other)):
                         return (f"arguments {other['name']} and {one['name']} overlap in memory, "
-                                f"and are of other types or "
-                                "contents")
+                                "and are of other types or contents")
     return None
 
 
@@ -104,8 +102,9 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def _window(tensors: Sequence[Tensor]) -> tuple[int, int]:
-    """The first element of their storage that the buffer has, and the one behind its last. The
-    first may be below 0: a storage need not be as aligned as a buffer."""
+    """(the first element of their storage that the buffer has, the one behind its last). The first
+    may
+    be below 0: a storage need not be as aligned as a buffer."""
     size, first = SIZES[tensors[0]["dtype"]], tensors[0]
     start, end = min(_bytes_of(one)[0]
                      for one in tensors), max(_bytes_of(one)[1] for one in tensors)
@@ -122,8 +121,7 @@ def _window(tensors: Sequence[Tensor]) -> tuple[int, int]:
 
 
 def _row(argument: Tensor) -> int:
-    """The elements of a row, which are all of an extent of the first dimension; 0: it has no rows,
-    or is not dense."""
+    """The elements of all extents but the first; 0: it has no rows, or is not dense."""
     shape, row, is_dense = argument["shape"], 1, True
     for extent, step in zip(reversed(shape[1:]), reversed(argument["stride"][1:])):
         is_dense, row = is_dense and step == row, row * extent
@@ -139,11 +137,10 @@ def _row(argument: Tensor) -> int:
     )
 
 
-def buffers_of(tensors: Sequence[Tensor], initial: Mapping[str, Any], written: set[str],
-               has_grids: bool = False) -> dict[str, dict[str, Any]]:
-    """What a case states of each; `initial`: the fills of those that the program fills before a
-    launch; `written`: of those that the compiled code may write to; `has_grids`: whether configs
-    have several grids, so that outputs may be partial sums of blocks."""
+def buffers_of(tensors: Sequence[Tensor], initial: Fields, written: set[str],
+               has_grids: bool = False) -> dict[str, Json]:
+    """What a case states of each. `initial`: fills by the program; `written`: by the compiled code;
+    `has_grids`: configs have several, so that outputs may be partial sums of blocks."""
     found = {}
     for fill, own in _groups(tensors, initial):
         start, end = _window(own)
@@ -166,17 +163,16 @@ def buffers_of(tensors: Sequence[Tensor], initial: Mapping[str, Any], written: s
 
 
 def padded(outside: tuple[int, int], itemsize: int) -> tuple[int, int]:
-    """How many elements more a buffer must have where one config reads so many outside of it:
-    others may read further. Those before it keep its alignment."""
+    """How many elements to add where one config reads so many outside: others may read
+    further. Those before the buffer keep its alignment."""
     least = PADDING_BYTES // itemsize
     return tuple(-(-max(2 * n, least) // least) * least if n else 0
                  for n in outside)  # type: ignore[return-value]
 
 
-def widen(arguments: Mapping[str, Mapping[str, Any]],
-          around: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, Any]]:
-    """A case's arguments with more elements around buffers; `around`: (before, behind) by the name
-    of the one that has it."""
+def widen(arguments: Mapping[str, Fields],
+          around: Mapping[str, tuple[int, int]]) -> dict[str, Json]:
+    """A case's arguments with (before, behind) more elements around the buffers of owners."""
     found = {}
     for name, own in arguments.items():
         before, after = around.get(own.get("alias", name), (0, 0))

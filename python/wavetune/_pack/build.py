@@ -1,8 +1,6 @@
 """Packs one kernel folder: variants for keys, every config of its space compiled, and the folder of
-docs/builds.md.
-
-The build is made in a folder beside its place and put there by rename when it is whole. Equal
-inputs (kernel, keys, arch, toolchain) give an equal build.json, byte for byte.
+docs/builds.md, which is made beside its place and renamed when it is whole. Equal inputs (kernel,
+keys, arch, toolchain) give an equal build.json, byte for byte.
 """
 
 import os
@@ -13,9 +11,9 @@ import time
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
-from .._canonical import canonical, digest
+from .._canonical import Fields, Json, canonical, digest
 from .._errors import PackError, one_line
 from . import options as option_roles
 from .artifacts import Image, installed_key
@@ -76,8 +74,7 @@ class Plan:
 
 
 def clean_environment() -> None:
-    """No variable of the caller's shell steers a compile: what enters a build stands in its
-    space."""
+    """No variable of the caller's shell steers a compile: what enters a build is in its space."""
     for name in [name for name in os.environ if option_roles.is_steering(name)]:
         del os.environ[name]
     os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # objects hold no path of this machine
@@ -128,12 +125,11 @@ def make_plan(request: Request) -> Plan:
     own = [list(kernel.space.points(its)) for its in scopes]
     for variant, points in zip(variants, own):
         if not points:
-            raise PackError(f"the conditions of the space exclude every config for the key "
+            raise PackError("the conditions of the space exclude every config for the key "
                             f"{format_key(variant.keys[0])}")
     if sum(map(len, own)) > OBJECTS_MAX:
         raise PackError(f"{sum(map(len, own))} objects would be packed, a build has at most "
-                        f"{OBJECTS_MAX}; pack fewer "
-                        "keys or configs")
+                        f"{OBJECTS_MAX}; pack fewer keys or configs")
     baselines = {
         variant.when: kernel.space.baselines(its) for variant, its in zip(variants, scopes)
     }
@@ -151,8 +147,7 @@ def _is_decorators(kernel: Kernel, decorated: Decorated, backend: Any) -> bool:
 
 
 def _prune(plan: Plan) -> None:
-    """Moves the configs that the decorator's pruning leaves out for a variant's key to
-    `left_out`."""
+    """Moves the configs that the decorator's pruning leaves out for a key to `left_out`."""
     decorated, kernel = plan.decorated, plan.request.kernel
     points, _ = decorator_configs(decorated, plan.backend)
     for i, variant in enumerate(plan.variants):
@@ -169,17 +164,15 @@ def _prune(plan: Plan) -> None:
         plan.configs[i] = [config for config in plan.configs[i] if config in kept]
         if any(config in plan.left_out[i] for config in plan.baselines[variant.when]):
             raise PackError(f"{decorated.place}: the default config, with which others are "
-                            f"compared, is left out by "
-                            f"prune_configs_by for the key {format_key(variant.keys[0])}: make "
-                            f"another one the default in "
+                            "compared, is left out by prune_configs_by for the key "
+                            f"{format_key(variant.keys[0])}: make another one the default in "
                             "space.json, or pack all of them with --ignore prune_configs_by")
 
 
-def make_call(manifest: dict[str, Any], variant: Variant,
-              constants: Mapping[str, Any]) -> dict[str, Any]:
-    """A call that needs this variant, without what configs and heuristics give; a float and a bool
-    are like any other."""
-    values: dict[str, Any] = dict(constants)
+def make_call(manifest: Json, variant: Variant,
+              constants: Fields) -> Json:
+    """A call that needs this variant, without what configs and heuristics give."""
+    values: Json = dict(constants)
     for argument in manifest["arguments"]:
         name, dtype = argument["name"], argument["dtype"]
         if "shape" in argument:
@@ -233,7 +226,7 @@ class _Progress:
 
 def compile_tasks(tasks: list[Task], jit: Any, target: Any, backend: Any, objects: Path,
                   processes: int = 1, timeout_s: float = 300.0,
-                  image: Image | None = None) -> list[dict[str, Any]]:
+                  image: Image | None = None) -> list[Json]:
     """For every task {"digest", "metadata"}, with files below `objects`, or {"error"}; equal tasks
     are compiled once, each in a process that may die. Wants the environment of clean_environment()
     and TRITON_CACHE_DIR."""
@@ -241,9 +234,9 @@ def compile_tasks(tasks: list[Task], jit: Any, target: Any, backend: Any, object
     first: dict[Any, int] = {}
     index = [first.setdefault(task.identity(), i) for i, task in enumerate(tasks)]
     distinct = sorted(first.values())
-    results: dict[int, dict[str, Any]] = {}
+    results: dict[int, Json] = {}
 
-    def run(number: int) -> dict[str, Any]:
+    def run(number: int) -> Json:
         try:
             return store_result(*compile_task(tasks[distinct[number]], jit, target, backend),
                                 target, version, objects, image)
@@ -268,9 +261,9 @@ def compile_tasks(tasks: list[Task], jit: Any, target: Any, backend: Any, object
     return [results[i] for i in index]
 
 
-def _variant_json(variant: Variant, configs: list[Config], results: list[dict[str, Any]],
-                  left_out: list[Config]) -> dict[str, Any]:
-    own: dict[str, Any] = {"signature": variant.signature, "constexprs": variant.constexprs}
+def _variant_json(variant: Variant, configs: list[Config], results: list[Json],
+                  left_out: list[Config]) -> Json:
+    own: Json = {"signature": variant.signature, "constexprs": variant.constexprs}
     if variant.when:
         own["when"] = variant.when
     own["objects"] = [{"config": c, **r} for c, r in zip(configs, results) if "digest" in r]
@@ -282,12 +275,11 @@ def _variant_json(variant: Variant, configs: list[Config], results: list[dict[st
         own["failed"] = failed
     if not own["objects"]:
         raise PackError(f"no config compiles for the key {format_key(variant.keys[0])}; the first "
-                        f"one says: "
-                        f"{failed[0]['error']}", 1)
+                        f"one says: {failed[0]['error']}", 1)
     return own
 
 
-def make_build(plan: Plan, folder: Path) -> dict[str, Any]:
+def make_build(plan: Plan, folder: Path) -> Json:
     """Compiles everything into the folder and returns the build."""
     objects = folder / "objects"
     objects.mkdir()
@@ -330,7 +322,7 @@ def check_place(place: Path) -> None:
         raise PackError(f"{place} is there and holds no build; name another folder with --output")
 
 
-def pack(request: Request, place: Path) -> dict[str, Any]:
+def pack(request: Request, place: Path) -> Json:
     """Makes the build at `place`; returns what `pack --json` prints."""
     started = time.monotonic()
     check_place(place)
@@ -346,8 +338,7 @@ def pack(request: Request, place: Path) -> dict[str, Any]:
         text = canonical(build)
         if len(text.encode()) > SIZE_MAX:
             raise PackError(f"build.json would have {len(text.encode())} bytes, a server takes "
-                            f"{SIZE_MAX}; pack fewer "
-                            "keys or configs")
+                            f"{SIZE_MAX}; pack fewer keys or configs")
         (made / "build.json").write_text(text)
         made.chmod(0o755)
         _publish(made, place)

@@ -19,17 +19,19 @@ import math
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping
 
+from .._canonical import Fields, Json
 from .._errors import PackError, one_line
 from .source import Decorated
 from .stubs import DTYPES, Dtype, refusing
 
-Call = Mapping[str, Any]
+Call = Fields
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """What Triton's JIT, heuristics and pruning ask of a tensor. `type`: as torch names it
-    ("bfloat16"); `alignment`: of its address; `is_small`: whether 32 bits reach all of it."""
+    """What Triton's JIT, heuristics and pruning ask of a tensor. `type`: as torch names it;
+    `is_small`:
+    whether 32 bits reach all of it."""
 
     type: str
     shape: tuple[int, ...] = ()
@@ -71,8 +73,7 @@ class Tensor:
 
 def _asked(decorated: Decorated, what: str, function: Callable[..., Any], *args: Any,
            **named: Any) -> Any:
-    """What a function of the package answers; whatever goes wrong in it is a refusal that names
-    it."""
+    """What a function of the package answers; whatever goes wrong in it is a refusal."""
     place = f"{decorated.place}: {what} of {decorated.jit.__name__} cannot be evaluated"
     try:
         with refusing(f"{place}: "):
@@ -83,10 +84,9 @@ def _asked(decorated: Decorated, what: str, function: Callable[..., Any], *args:
         raise PackError(f"{place} for these arguments: {one_line(error)}") from None
 
 
-def heuristic_values(decorated: Decorated, call: Call, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What the heuristics give, as Triton calls them: each sees the call and what those before it
-    gave, and the config's members unless it is called before the autotuner."""
-    values: dict[str, Any] = {}
+def heuristic_values(decorated: Decorated, call: Call, config: Fields) -> Json:
+    """What the heuristics give: each sees the call and what those before it gave."""
+    values: Json = {}
     for name, heuristic in decorated.heuristics.items():
         if name in call:  # stated
             continue
@@ -97,7 +97,7 @@ def heuristic_values(decorated: Decorated, call: Call, config: Mapping[str, Any]
     return values
 
 
-def _defaults(decorated: Decorated) -> dict[str, Any]:
+def _defaults(decorated: Decorated) -> Json:
     return {
         p.name: getattr(p.default, "value", p.default) for p in decorated.jit.params
         if p.has_default
@@ -121,8 +121,7 @@ def prunes(decorated: Decorated) -> bool:
 
 
 def pruned(decorated: Decorated, call: Call, configs: list[Any]) -> list[Any]:
-    """The triton.Config objects that the decorator's pruning leaves for the call, as
-    Autotuner.prune_configs."""
+    """The configs that the decorator's pruning leaves for the call, as Autotuner.prune_configs."""
     early, model, top_k = pruning_of(decorated)
     outer = {n: v for n, v in heuristic_values(decorated, call, {}).items()
              if not decorated.heuristics[n].sees_config} \
@@ -141,8 +140,8 @@ def pruned(decorated: Decorated, call: Call, configs: list[Any]) -> list[Any]:
                            **{name: value for name, value in known.items() if name not in clash}))
         if not left:
             raise PackError(f"{decorated.place}: early_config_prune of {decorated.jit.__name__} "
-                            f"leaves no config for these "
-                            "arguments, so that the program itself cannot launch it")
+                            "leaves no config for these arguments, so that the program itself "
+                            "cannot launch it")
     if model is not None:
         n = max(1, int(len(left) *
                        top_k)) if isinstance(top_k, float) and top_k <= 1.0 else int(top_k)
@@ -157,13 +156,13 @@ def pruned(decorated: Decorated, call: Call, configs: list[Any]) -> list[Any]:
 
 def manifest_members(
     decorated: Decorated, call: Call, access: Mapping[str, str]
-) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, Any]]:
+) -> tuple[list[Json], dict[str, str], Json]:
     """(arguments, defines, constants): the call as members of a manifest, everything at its value.
     `access`: of the buffers that are written ("write", "readwrite"). constants: what expressions
     cannot say (floats, dtypes, tuples)."""
-    arguments: list[dict[str, Any]] = []
+    arguments: list[Json] = []
     defines: dict[str, str] = {}
-    constants: dict[str, Any] = {}
+    constants: Json = {}
     for parameter in decorated.jit.params:
         name = parameter.name
         if name not in call:

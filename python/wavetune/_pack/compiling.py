@@ -1,9 +1,8 @@
 """Compiles one call with one config, and makes of the result what a build says of it.
 
-Runs in a worker process. The environment of the compile was set before; objects and texts go to the
-build's folder under their digests, written beside and renamed, so that two workers may write the
-same one. What is compiled is what Triton's JIT makes of a call with stand-ins of tensors, so that
-its cache finds it later.
+Runs in a worker process, in the environment of the compile; objects and texts go to the build's
+folder under their digests, by rename, so that two workers may write the same one. A call with
+stand-ins of tensors goes through Triton's own JIT, so that its cache finds the code later.
 """
 
 import os
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
-from .._canonical import digest_bytes
+from .._canonical import Fields, Json, digest_bytes
 from .._errors import PackError
 from .artifacts import Image, cache_entry
 from .calls import Tensor, heuristic_values
@@ -27,20 +26,19 @@ _TEXTS = {"hip": ("ttgir", "amdgcn"), "cuda": ("ttgir", "ptx")}
 
 @dataclass(frozen=True)
 class Task:
-    """One compile. `call`: values by parameter, without those that are left to the function's
-    defaults; `options`: of the back end; `environment`: variables that the compile sees;
-    `may_spill`: compiled whatever its loops carry; `types`: Triton's types of the parameters that
-    are passed, when they are known before."""
+    """One compile. `call`: values by parameter, but for defaults; `options`: of the back end;
+    `environment`: that the compile sees; `may_spill`: compiled whatever its loops carry; `types`:
+    Triton's types of the parameters that are passed, when they are known before."""
 
-    call: Mapping[str, Any]
-    options: Mapping[str, Any]
+    call: Fields
+    options: Fields
     environment: Mapping[str, str] = field(default_factory=dict)
     may_spill: bool = True
     types: Mapping[str, str] | None = None
 
     def identity(self) -> tuple[Any, ...]:
         """Tasks of one identity compile to the same object."""
-        def items(values: Mapping[str, Any]) -> tuple[Any, ...]:
+        def items(values: Fields) -> tuple[Any, ...]:
             return tuple(
                 (name, type(values[name]).__name__, repr(values[name])) for name in sorted(values))
 
@@ -48,7 +46,7 @@ class Task:
                 items(self.environment), self.may_spill)
 
 
-def call_task(decorated: Any, backend: Any, call: Mapping[str, Any], config: Any,
+def call_task(decorated: Any, backend: Any, call: Fields, config: Any,
               may_spill: bool = True) -> Task:
     """The compile of a call with one of its decorator's configs (a triton.Config, or None where
     there is no autotuner)."""
@@ -62,8 +60,7 @@ def call_task(decorated: Any, backend: Any, call: Mapping[str, Any], config: Any
 
 @contextmanager
 def _some_torch() -> Iterator[None]:
-    """Triton's AMD backend imports torch to look at an argument; where there is none, a stand-in is
-    enough."""
+    """Triton's AMD backend imports torch to look at an argument."""
     if "torch" in sys.modules:
         yield
         return
@@ -76,9 +73,8 @@ def _some_torch() -> Iterator[None]:
         del sys.modules["torch"]
 
 
-def _arguments(task: Task, jit: Any) -> tuple[list[Any], dict[str, Any]]:
-    """How the kernel is called: in the function's order as far as that goes, by name from the first
-    one left out."""
+def _arguments(task: Task, jit: Any) -> tuple[list[Any], Json]:
+    """In the function's order as far as that goes, by name from the first one left out."""
     values, ordered = dict(task.call), []
     for name in jit.arg_names:
         if name not in values or name in task.options:
@@ -92,8 +88,7 @@ class _Stopped(Exception):
 
 
 def source_of(task: Task, jit: Any) -> tuple[Any, Any]:
-    """What compile_task compiles, and its options, without compiling: nothing of the function's
-    text is executed."""
+    """What compile_task compiles, with its options, executing nothing of the function's text."""
     def stop(source: Any, **arguments: Any) -> Any:
         raise _Stopped(source, arguments["options"])
 
@@ -111,8 +106,7 @@ def source_of(task: Task, jit: Any) -> tuple[Any, Any]:
 
 
 def compile_task(task: Task, jit: Any, target: Any, backend: Any) -> tuple[Any, Any]:
-    """Triton's CompiledKernel, and the options that its JIT compiled it with. Any exception is the
-    compiler's answer to this config."""
+    """Triton's CompiledKernel, and its options. Any exception is the compiler's answer."""
     from triton.compiler import compile as compile_source
     jit.device_caches.clear()  # of kernels that an earlier task compiled
     jit.device_caches[0]  # binds the JIT to the target, and sets its `compile`
@@ -154,15 +148,14 @@ def _store(data: bytes, objects: Path) -> str:
 
 
 def store_result(compiled: Any, options: Any, target: Any, version: tuple[int, int], objects: Path,
-                 image: Image | None = None, has_descriptors: bool = False) -> dict[str, Any]:
-    """{"digest", "metadata"} of docs/builds.md; what a launch without Triton cannot do is a
-    PackError. `has_descriptors`: the build states what is passed for descriptors of the host."""
+                 image: Image | None = None, has_descriptors: bool = False) -> Json:
+    """{"digest", "metadata"} of docs/builds.md; PackError for what only Triton's launcher can do.
+    `has_descriptors`: the build states what is passed for descriptors of the host."""
     metadata = compiled.metadata
     for member in ("global_scratch_size", "profile_scratch_size"):
         if getattr(metadata, member, 0):
             raise PackError(f"the kernel needs {member} = {getattr(metadata, member)} bytes of "
-                            f"scratch memory, which "
-                            "only Triton's own launcher gives")
+                            "scratch memory, which only Triton's own launcher gives")
     if getattr(metadata, "tensordesc_meta", None) and not has_descriptors:
         raise PackError("the kernel takes tensor descriptors, which only Triton's own launcher "
                         "makes")

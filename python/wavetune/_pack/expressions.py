@@ -1,9 +1,7 @@
-"""Expressions: the safe subset of Python that common/space/expr.h describes, evaluated by its
-syntax tree.
+"""Expressions: the safe subset of Python that common/space/expr.h describes, by its syntax tree.
 
 Values are int (64-bit, every operation checked), bool, str and None. Nothing of Python is called
-but what stands here. An expression that the C programs refuse is refused here too; the texts of
-errors differ.
+but what stands here. What the C programs refuse is refused here too; the texts of errors differ.
 """
 
 import ast
@@ -103,14 +101,12 @@ _CALLS: dict[str, tuple[int, int, Callable[..., Value]]] = {
 
 
 def _is_one_text(literal: str) -> bool:
-    """Whether the literal is one quoted text: neither prefixed nor several that Python would
-    join."""
+    """One quoted text, neither prefixed nor several that Python would join."""
     return bool(re.fullmatch(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", literal, re.DOTALL))
 
 
 class _Reader:
-    """Turns a syntax tree into a function of a scope, refusing everything that is not of the
-    language."""
+    """Makes a function of a scope of a syntax tree; refuses what is not of the language."""
 
     def __init__(self, text: str, lambda_name: str | None):
         self.text, self.lambda_name = text, lambda_name
@@ -129,7 +125,7 @@ class _Reader:
                                         f"{', '.join(sorted(scope))}")
             if isinstance(scope[name], float):
                 raise self.refuse(node, f"{name} is a float, which expressions do not calculate "
-                                        f"with")
+                                        "with")
             return scope[name]
 
         return read
@@ -138,7 +134,7 @@ class _Reader:
         method = getattr(self, "read_" + type(node).__name__, None)
         if method is None:
             raise self.refuse(node, f"{type(node).__name__} is not part of the language of "
-                                    f"expressions")
+                                    "expressions")
         return method(node)
 
     def read_Constant(self, node: ast.Constant) -> Callable[[Mapping[str, Value]], Value]:
@@ -305,8 +301,7 @@ def expression(text: str | int) -> Expression:
 
 
 def substitute(text: str, values: Mapping[str, Value]) -> str:
-    """The expression's text with some names replaced by their values: what is left reads the others
-    only."""
+    """The expression's text with some names replaced by their values."""
 
     class Replace(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.AST:

@@ -1,8 +1,6 @@
 """Folders of kernels/ (common/kernel/kernel_folder.h): a version of a kernel.json made into its
-flat manifest, and its space.
-
-The C programs check a manifest to the last member; here stands what packing reads, and the hash
-that both compute.
+flat manifest, and its space. The C programs check a manifest to the last member; here stands what
+packing reads, and the hash that both compute.
 """
 
 import re
@@ -10,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .._canonical import canonical, digest, digest_bytes, read_bytes, read_json
+from .._canonical import Json, canonical, digest, digest_bytes, read_bytes, read_json
 from .._errors import PackError
 from . import constants
 from .spaces import Space, parse_space
@@ -18,13 +16,12 @@ from .spaces import Space, parse_space
 
 @dataclass(frozen=True)
 class Kernel:
-    """A manifest with where its files are. `hash`: the digest of the canonical manifest, of a
-    captured kernel without its reference."""
+    """`hash`: the digest of the manifest, of a captured kernel without its reference."""
 
-    manifest: dict[str, Any]
+    manifest: Json
     folder: Path
     space: Space
-    constants: dict[str, Any] = field(default_factory=dict)  # constexprs.json
+    constants: Json = field(default_factory=dict)  # constexprs.json
 
     @property
     def root(self) -> Path | None:
@@ -69,7 +66,7 @@ def _source(folder: Path, path: Any) -> dict[str, str]:
     return {"path": path, "digest": digest_bytes(read_bytes(real))}
 
 
-def _find_version(folder: Path, versions: dict[str, Any], wanted: str | None) -> str:
+def _find_version(folder: Path, versions: Json, wanted: str | None) -> str:
     if wanted is None and len(versions) == 1:
         return next(iter(versions))
     if wanted is None:
@@ -114,9 +111,8 @@ def _is_fill(fill: Any) -> bool:
     return fill in ("normal", "uniform", "zeros", "index")
 
 
-def check_fills(arguments: list[dict[str, Any]]) -> None:
-    """A fill that the server refuses is refused before hours of compiling: it is part of the
-    kernel's hash."""
+def check_fills(arguments: list[Json]) -> None:
+    """Refuses before hours of compiling what a server would: fills are part of the hash."""
     for argument in arguments:
         if "shape" not in argument:
             continue
@@ -125,29 +121,25 @@ def check_fills(arguments: list[dict[str, Any]]) -> None:
         if argument.get("access") == "write":
             if "fill" in argument:
                 raise PackError(f"argument {name} is only written, so it has no fill; make its "
-                                f"access readwrite where the "
-                                "kernel reads it")
+                                "access readwrite where the kernel reads it")
         elif not _is_fill(fill):
             raise PackError(f"argument {name} has the fill {canonical(fill)}; known are normal, "
-                            f"uniform, zeros, index, "
-                            '{"uniform": [LOW, HIGH]}, {"integers": [LOW, HIGH]}, {"sorted": [LOW, '
-                            'HIGH]}, '
-                            '{"ramp": [START, STEP]}, {"permutation": N} and {"constant": VALUE}')
+                            'uniform, zeros, index, {"uniform": [LOW, HIGH]}, {"integers": [LOW, '
+                            'HIGH]}, {"sorted": [LOW, HIGH]}, {"ramp": [START, STEP]}, '
+                            '{"permutation": N} and {"constant": VALUE}')
         elif kind in ("normal", "uniform") and "float" not in dtype:
             raise PackError(f"argument {name} is a buffer of {dtype}, which needs a fill of zeros, "
-                            f"index or integers, like "
-                            f':integers(0,9) behind its access in --signature, "fill": '
-                            f'{{"integers": [0, 9]}} in kernel.json')
+                            "index or integers, like :integers(0,9) behind its access in "
+                            '--signature, "fill": {"integers": [0, 9]} in kernel.json')
         elif kind in ("uniform", "integers", "sorted") and ends is not None and (
                 ends[0] > ends[1] or kind == "uniform" and ends[0] == ends[1]):
             raise PackError(f"argument {name} has a fill from {ends[0]} to {ends[1]}; the low end "
-                            f"comes first")
+                            "comes first")
         elif kind in ("integers", "sorted"):
             least, most = _integer_range(dtype)
             if ends[0] < least or ends[1] > most:
                 raise PackError(f"argument {name} has a fill of integers from {ends[0]} to "
-                                f"{ends[1]}, and a buffer of "
-                                f"{dtype} takes {least} to {most}")
+                                f"{ends[1]}, and a buffer of {dtype} takes {least} to {most}")
 
 
 def load_kernel(place: str) -> Kernel:
@@ -162,8 +154,7 @@ def load_kernel(place: str) -> Kernel:
     version = versions[name]
     if version.get("language") != "triton":
         raise PackError(f"{folder}:{name} is in {version.get('language')}; only kernels in triton "
-                        f"are packed, agents "
-                        "compile the others")
+                        "are packed, agents compile the others")
     manifest = {**document, **version, "name": f"{document.get('name')}/{name}"}
     del manifest["versions"]
     space_path = manifest.pop("space", "space.json")
@@ -172,7 +163,7 @@ def load_kernel(place: str) -> Kernel:
         if not isinstance(manifest.get(member),
                           kind) or kind is list and member == "sources" and not manifest[member]:
             raise PackError(f'{folder}/kernel.json, version {name}: "{member}" is missing or of '
-                            f'another type')
+                            "another type")
     manifest["sources"] = [_source(folder, path) for path in manifest["sources"]]
     if "reference" in manifest:
         manifest["reference"] = {**manifest["reference"],

@@ -1,10 +1,9 @@
-"""Whether a function and a manifest go together, and the manifest of a function that has none
-yet."""
+"""Whether a function and a manifest go together, and the manifest of a function that has none."""
 
 import json
-from typing import Any, Collection, Mapping
+from typing import Any, Collection
 
-from .._canonical import digest_bytes, read_bytes
+from .._canonical import Fields, Json, digest_bytes, read_bytes
 from .._errors import PackError
 from .constants import FILE
 from .decorator import state_restored
@@ -17,21 +16,19 @@ def parameter_names(jit: Any) -> list[str]:
     return [parameter.name for parameter in jit.params]
 
 
-def check_function(jit: Any, manifest: Mapping[str, Any], config_names: set[str],
+def check_function(jit: Any, manifest: Fields, config_names: set[str],
                    constants: Collection[str] = (), heuristics: Collection[str] = ()) -> None:
-    """`constants`: those of constexprs.json; `heuristics`: what they give where nothing else does.
-    Every parameter must get a value from exactly one place, and arguments must stand in the
-    function's order."""
+    """Every parameter gets a value from exactly one place; arguments are in the function's order.
+    `constants`: those of constexprs.json; `heuristics`: what they give where nothing else does."""
     names = parameter_names(jit)
     arguments = [argument.get("name") for argument in manifest["arguments"]]
     defines = set(manifest.get("defines", {}))
     for name in arguments:
         if name not in names:
             raise PackError(f"{manifest['entry']} has no parameter {name}; arguments are named as "
-                            f"the function names "
-                            f"them: {', '.join(names)}")
+                            f"the function names them: {', '.join(names)}")
     if arguments != [name for name in names if name in arguments]:
-        raise PackError(f"the arguments must stand in the order of the function: "
+        raise PackError("the arguments must stand in the order of the function: "
                         f"{', '.join(names)}")
     for name in sorted(defines - set(names)):
         raise PackError(f"{manifest['entry']} has no parameter {name}, which the defines name")
@@ -49,7 +46,7 @@ def check_function(jit: Any, manifest: Mapping[str, Any], config_names: set[str]
                             f"{' and from '.join(given)}; leave one")
         if parameter.is_constexpr and "the arguments" in given:
             raise PackError(f"parameter {parameter.name} is a constexpr, so it is no argument; put "
-                            f"it into the defines")
+                            "it into the defines")
         if not given and not (parameter.has_default and
                               (parameter.is_constexpr or parameter.default is None)):
             place = "the space or the defines" if parameter.is_constexpr else "the arguments"
@@ -67,8 +64,7 @@ def name_in(parameter: Any, names: list[str]) -> bool:
 
 
 def key_names(decorated: Decorated, keys: list[Key], signature: Signature) -> list[str]:
-    """The decorator's key names, then what else --key gives; the first key's order. What
-    --signature or a heuristic gives follows from these."""
+    """The decorator's key names, then what else --key gives, but for what follows from these."""
     tuned = list(decorated.autotuner.keys) if decorated.autotuner is not None else []
     given = {
         *signature.defines, *signature.constants, *decorated.heuristics,
@@ -94,7 +90,7 @@ def _heuristic(name: str, heuristic: Heuristic, names: Names) -> str | None:
         return None
 
 
-def sources_of(decorated: Decorated, constants: Mapping[str, Any]) -> dict[str, bytes]:
+def sources_of(decorated: Decorated, constants: Fields) -> dict[str, bytes]:
     """The kernel's files: the function's first, then those of its package, then constexprs.json."""
     files = sorted(decorated.files.items(), key=lambda item: (item[1] != decorated.path, item[0]))
     found = {name: read_bytes(path) for name, path in files}
@@ -105,9 +101,10 @@ def sources_of(decorated: Decorated, constants: Mapping[str, Any]) -> dict[str, 
 
 def make_manifest(
         decorated: Decorated, name: str, signature_text: str, grid_text: str, keys: list[Key],
-        config_names: set[str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, bytes]]:
-    """The manifest of a function, from --signature and --grid, its decorators and its text; the
-    JSON of the constants that expressions cannot say; the files of its sources by path."""
+        config_names: set[str]) -> tuple[Json, Json, dict[str, bytes]]:
+    """(the manifest of a function, from --signature and --grid, its decorators and its text; the
+    JSON of
+    the constants that expressions cannot say; the files of its sources by path)"""
     jit, signature = decorated.jit, parse_signature(signature_text)
     members = key_names(decorated, keys, signature)
     parameters = {parameter.name: parameter for parameter in jit.params}
@@ -152,7 +149,7 @@ def make_manifest(
         raise PackError("--signature names no buffer that is written: put :write behind its "
                         "extents")
     sources = sources_of(decorated, signature.constants)
-    manifest: dict[str, Any] = {
+    manifest: Json = {
         "name": name, "language": "triton", "entry": jit.__name__,
         "sources": [{"path": path, "digest": digest_bytes(data)} for path, data in sources.items()],
         "key": members,

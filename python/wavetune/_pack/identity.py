@@ -1,8 +1,8 @@
 """identity.json (common/cache/identity.h): what the paths of an image's caches are made of,
-recorded inside the image.
-
-Nothing that is missing is an error: an image may lack torch, and a build of it has no GPU. What
-cannot be found is null and a note says so.
+recorded
+inside the image, which may lack torch, and has no GPU when it is built: what cannot be found is
+null,
+and a note says so.
 """
 
 import importlib
@@ -14,7 +14,7 @@ import tempfile
 from contextlib import contextmanager
 from typing import Any, Iterator
 
-from .._canonical import canonical
+from .._canonical import Json, canonical
 from .._errors import PackError, one_line
 from .._runtime.environment import rocm
 from .artifacts import installed_folder, installed_key, set_variables
@@ -31,8 +31,7 @@ _OF_DEJAVU = ("TRITON_DEJAVU_STORAGE", "TRITON_DEJAVU_USE_ONLY_RESTORED",
 
 @contextmanager
 def _private_storage() -> Iterator[None]:
-    """triton-dejavu makes folders and empty files in its storage as soon as it is imported: not in
-    the deployment's. What would read that storage is off for as long."""
+    """Importing triton-dejavu makes files in its storage: not in the deployment's."""
     before = {name: os.environ.pop(name) for name in _OF_DEJAVU if name in os.environ}
     with tempfile.TemporaryDirectory() as folder:
         os.environ[_OF_DEJAVU[0]] = folder
@@ -63,7 +62,7 @@ def _find_target(arch: str | None, notes: Notes) -> Any:
         return None
 
 
-def _triton(arch: str | None, notes: Notes) -> dict[str, Any] | None:
+def _triton(arch: str | None, notes: Notes) -> Json | None:
     try:
         import triton
         from triton.compiler import make_backend
@@ -118,8 +117,7 @@ def _cuda_of_assembler() -> str:
 
 
 def dejavu_runtime(torch: dict[str, str | None]) -> str | None:
-    """The part of dejavu's path that names ROCm or CUDA, by the rules of triton-dejavu 0.7.5
-    (dejavu_utilities)."""
+    """The part of dejavu's path for ROCm or CUDA (triton-dejavu 0.7.5, dejavu_utilities)."""
     for kind, find in (("rocm", _rocm_of_linker), ("cuda", _cuda_of_assembler)):
         version = torch[{"rocm": "torch_hip", "cuda": "torch_cuda"}[kind]]
         if version is None:
@@ -156,7 +154,7 @@ def _dejavu(torch: dict[str, str | None], gpu: str | None, notes: Notes) -> dict
     }
 
 
-def _tunableop(notes: Notes) -> dict[str, Any] | None:
+def _tunableop(notes: Notes) -> Json | None:
     try:
         import torch
         if torch.cuda.device_count() == 0:
@@ -171,8 +169,7 @@ def _tunableop(notes: Notes) -> dict[str, Any] | None:
 
 
 def _moe_device_name(gpu: str | None, notes: Notes) -> str | None:
-    """The name in the files of MoE configs: vLLM's where it is installed, else made of the GPU's by
-    the same rule."""
+    """The name in files of MoE configs: vLLM's, else made of the GPU's by the same rule."""
     name = gpu
     if importlib.util.find_spec("vllm") is not None:
         try:
@@ -184,8 +181,7 @@ def _moe_device_name(gpu: str | None, notes: Notes) -> str | None:
 
 
 def _import_attribute(place: str, notes: Notes) -> Any:
-    """The object of "package.module:name", imported as the deployment does; None with a note where
-    that is not possible here."""
+    """The object of "package.module:name", or None with a note."""
     module, colon, name = place.partition(":")
     if not colon or not module or not name:
         raise PackError(f'"{place}" is not package.module:function')
@@ -202,8 +198,7 @@ def _import_attribute(place: str, notes: Notes) -> Any:
 
 
 def unwrap(found: Any) -> tuple[Any, Any]:
-    """(the JITFunction, the autotuner or None) of what a decorated name is bound to; (None, None)
-    of anything else."""
+    """(the JITFunction, the autotuner or None) under decorators; (None, None): it is none."""
     tuner = None
     while not hasattr(found, "cache_key"):
         if type(found).__name__ == "Autotuner":
@@ -218,7 +213,7 @@ def _is_dejavu(tuner: Any) -> bool:
     return type(tuner).__module__.partition(".")[0] == "triton_dejavu"
 
 
-def _dejavu_members(jit: Any, tuner: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _dejavu_members(jit: Any, tuner: Any) -> tuple[Json, Json]:
     """("autotune", "dejavu") of a record: three of the hashes are the autotuner's own."""
     import inspect
     values = {"quantiles": tuner.quantiles, "warmup": tuner.warmup_t, "rep": tuner.rep_t,
@@ -238,9 +233,8 @@ def _dejavu_members(jit: Any, tuner: Any) -> tuple[dict[str, Any], dict[str, Any
     })
 
 
-def _kernel_members(kernel: str) -> tuple[dict[str, Any], Any]:
-    """What a record says of the wavetune kernel it stands for, and its manifest where a kernel
-    folder was named."""
+def _kernel_members(kernel: str) -> tuple[Json, Any]:
+    """(what a record says of the kernel it stands for, the manifest of a folder or None)"""
     if re.fullmatch(r"sha256:[0-9a-f]{64}", kernel):
         return {"kernel": kernel}, None
     if (split_place(kernel)[0] / "kernel.json").is_file():
@@ -251,10 +245,9 @@ def _kernel_members(kernel: str) -> tuple[dict[str, Any], Any]:
     return {"name": kernel}, None
 
 
-def function_record(kernel: str, place: str, triton: dict[str, Any] | None,
-                    notes: Notes) -> dict[str, Any] | None:
-    """`kernel`: the hash, the name or the folder of the wavetune kernel that
-    "package.module:function" stands for."""
+def function_record(kernel: str, place: str, triton: Json | None,
+                    notes: Notes) -> Json | None:
+    """`kernel`: the hash, name or folder of what "package.module:function" stands for."""
     found = _import_attribute(place, notes)
     if found is None:
         return None
@@ -278,7 +271,7 @@ def function_record(kernel: str, place: str, triton: dict[str, Any] | None,
 
 
 def make_identity(arch: str | None, gpu: str | None,
-                  functions: list[str]) -> tuple[dict[str, Any], Notes]:
+                  functions: list[str]) -> tuple[Json, Notes]:
     """`functions`: texts KERNEL=package.module:function."""
     notes: Notes = []
     pairs = []

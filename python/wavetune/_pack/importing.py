@@ -1,5 +1,4 @@
-"""Makes a kernel folder of a Python file: its copy, kernel.json and space.json, which can then be
-edited and packed."""
+"""Makes a kernel folder of a Python file: its copy, kernel.json and space.json, for editing."""
 
 import argparse
 import json
@@ -8,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
-from .._canonical import canonical, read_bytes, read_json
+from .._canonical import Fields, canonical, read_bytes, read_json
 from .._errors import PackError
 from .configs import decorator_space
 from .constants import FILE, from_json
@@ -23,8 +22,7 @@ from .target import make_backend, make_target, triton_version
 
 
 def pretty(value: Any, indent: str = "") -> str:
-    """JSON for people: an object or array of objects one member a line, anything else on one
-    line."""
+    """JSON for people: one member a line where objects are inside."""
     deeper = indent + "  "
     if isinstance(value, dict) and (not indent or
                                     any(isinstance(v, (dict, list)) for v in value.values())):
@@ -40,7 +38,7 @@ def pretty(value: Any, indent: str = "") -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def folder_files(manifest: Mapping[str, Any], name: str, space: Mapping[str, Any],
+def folder_files(manifest: Fields, name: str, space: Fields,
                  sources: Mapping[str, bytes]) -> dict[str, bytes]:
     """What a kernel folder of one version holds, by the file's name; `name` is the version's."""
     own = ("language", "entry", "sources", "launch", "defines")
@@ -65,15 +63,13 @@ def _is_same(path: Path, data: bytes) -> bool:
 
 @contextmanager
 def new_folder(place: Path, files: dict[str, bytes]) -> Iterator[None]:
-    """Puts the files at `place` when the block ends well: a pack that fails leaves nothing that
-    stands in the way of the next one. Files that are there must say the same, and stay as they
-    are."""
+    """Puts the files at `place` when the block ends well, so that a pack that fails leaves nothing.
+    Files that are there must say the same, and stay."""
     missing = {name: data for name, data in files.items() if not (place / name).exists()}
     for name in files:
         if name not in missing and not _is_same(place / name, files[name]):
             raise PackError(f"{place / name} is there and says something else; pack its folder "
-                            f"itself, or name another "
-                            "one with --kernel")
+                            "itself, or name another one with --kernel")
     if not missing:
         yield
         return

@@ -1,11 +1,11 @@
-"""The modules that a kernel's text leads to: its own file, and with a package root the files of its
+"""The modules that a kernel's text leads to: its file, and with a package root those of its
 package.
 
 Of a file only those module-level statements are executed that a wanted name needs, by the file's
-syntax tree, in the file's order and with its line numbers. Every import inside goes through here:
-triton and the standard library are real, modules below the package root are files that are read the
-same way, when a name of theirs is needed, and all others are stand-ins (stubs.py). A package's
-__init__ is not executed as an import would do it.
+syntax tree, in its order and with its line numbers. Every import goes through here: triton and the
+standard library are real, modules below the package root are files that are read the same way, when
+a name of theirs is needed, and all others are stand-ins (stubs.py). A package's __init__ is not
+executed as an import would do it.
 """
 
 import __future__
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from .._canonical import read_text
+from .._canonical import Json, read_text
 from .._errors import PackError, one_line
 from . import dejavu
 from .stubs import Needed, Stub, known_elsewhere, make_packaging, make_torch
@@ -63,8 +63,7 @@ class Statement:
         self.is_function = isinstance(node, (ast.FunctionDef, ast.ClassDef))
 
     def changes(self, names: set[str]) -> bool:
-        """Whether it changes an object that one of the names means: configs.append(…), table[1] =
-        …"""
+        """Whether it changes an object that one of the names means: x.append(…), x[1] = …"""
         if self.is_function or not (self.reads & names):
             return False
         for node in ast.walk(self.node):
@@ -97,8 +96,7 @@ def file_of(value: Any) -> "SourceFile | None":
 
 
 def _make_module(name: str, find: Callable[[str], Any]) -> types.ModuleType:
-    """A module whose attributes are found when they are first asked for. (No class of its own:
-    Triton wants the type.)"""
+    """A module that finds attributes when asked. (No class of its own: Triton wants the type.)"""
     def lacking(attribute: str) -> Any:
         if attribute.startswith("__"):
             raise AttributeError(f"module {name} has no {attribute}")
@@ -194,8 +192,7 @@ class SourceFile:
                     str(error) else f"{place}{error}") from None
             except Exception as error:
                 raise PackError(f"{self.path}:{statement.node.lineno} cannot be executed without "
-                                f"what the rest of the file sets "
-                                f"up: {one_line(error)}") from None
+                                f"what the rest of the file sets up: {one_line(error)}") from None
 
     def _import_all(self, node: ast.ImportFrom) -> None:
         found = self._imported(node)
@@ -207,8 +204,7 @@ class SourceFile:
                 self.namespace.setdefault(name, getattr(found, name))
 
     def value(self, name: str) -> Any:
-        """The module's attribute; what cannot be executed is a stand-in that says why, as soon as
-        it is needed."""
+        """The module's attribute; one that cannot be executed is a stand-in that says why."""
         if name not in self.namespace and self.binds(name):
             try:
                 self.bind(name)
@@ -234,7 +230,7 @@ class Modules:
 
     def __init__(self, target: Any, root: Path | None = None, torch: str | None = None):
         self.target, self.root, self.torch = target, root, torch
-        self.known: dict[str, Any] = {}
+        self.known: Json = {}
 
     def add(self, path: Path, name: str) -> SourceFile:
         file = SourceFile(path, name, self)

@@ -1,13 +1,11 @@
 """What each name of a config is for Triton: a constexpr of the function, an option of the backend,
-the environment.
-
-Triton's JIT takes every keyword argument that is a parameter as that parameter, and every one that
-is a field of the backend's options as an option; a name may be both (`num_stages` in the tutorial's
-softmax). Same here.
+the environment. As for Triton's JIT, one may be both of the first two (`num_stages` in the
+tutorial's softmax).
 """
 
 from typing import Any, Mapping
 
+from .._canonical import Fields, Json
 from .._errors import PackError
 from .spaces import Space
 
@@ -35,8 +33,8 @@ def is_steering(name: str) -> bool:
     return name.startswith(STEERING) and name not in KEPT
 
 
-def split_config(config: Mapping[str, Any], space_roles: Mapping[str, str], parameters: set[str],
-                 options: set[str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+def split_config(config: Fields, space_roles: Mapping[str, str], parameters: set[str],
+                 options: set[str]) -> tuple[Json, Json, dict[str, str]]:
     """(constexprs, options, environment) of one config."""
     constexprs = {n: v for n, v in config.items() if n in parameters and space_roles[n] != "env"}
     chosen = {
@@ -56,12 +54,10 @@ def check_roles(space: Space, constexprs: set[str], options: set[str], function:
         if role == "env":
             if name in constexprs or not (is_steering(name) and name.replace("_", "").isalnum()):
                 raise PackError(f"parameter {name} has the role env; variables of a Triton compile "
-                                f"begin with "
-                                f"{', '.join(STEERING[:3])} and the like")
+                                f"begin with {', '.join(STEERING[:3])} and the like")
         elif role == "option" and name not in options and name not in FOREIGN:
             raise PackError(f"parameter {name} has the role option, and this Triton has none of "
-                            f"that name; it has "
-                            f"{', '.join(sorted(options))}")
+                            f"that name; it has {', '.join(sorted(options))}")
         elif role == "constexpr" and name not in constexprs:
             hint = '; give it the role "option" in "roles"' if name in options | FOREIGN else ""
             raise PackError(f"parameter {name} of the space is no constexpr of {function}{hint}")

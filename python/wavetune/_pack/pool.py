@@ -1,9 +1,6 @@
-"""A pool of forked worker processes, each with an environment of its own, that outlives its
-workers' crashes.
-
-The parent has imported Triton and read the kernel; a worker is a fork of it and only compiles. A
-worker that dies or takes too long costs its task; another takes its place. Workers die with the
-parent, and before it returns.
+"""A pool of forked worker processes, each with an environment of its own, that outlives their
+crashes: one that dies or takes too long costs its task. The parent has imported Triton and read the
+kernel. Workers die with the parent, and before it returns.
 """
 
 import ctypes
@@ -107,8 +104,7 @@ class _Pool:
         self.n_tasks = len(self.environments)
 
     def feed(self) -> None:
-        """Gives every idle worker a task that it knows, of its environment, and starts workers as
-        long as there may be more."""
+        """Gives idle workers a task that they know, of their environment, and starts more."""
         for worker in [w for w in self.workers if w.task is None]:
             own = next((t for t in self.waiting
                         if t < worker.known and dict(self.environments[t]) == worker.environment),
@@ -166,10 +162,11 @@ class _Pool:
 def run_tasks(environments: Sequence[Mapping[str, str]], run: Callable[[int], Any], processes: int,
               timeout_s: float, done: Callable[[int, Any, str | None], None],
               more: Callable[[], bool] | None = None) -> None:
-    """Calls run(i) in a worker with environments[i] for every i, and done(i, result, reason) here;
-    with a reason there is no result. `more`: called again and again, may append to the
-    environments; False: nothing will come any more. An interrupt ends all workers and goes on to
-    the caller."""
+    """Calls run(i) in a worker with environments[i], and done(i, result, reason) here; with a
+    reason
+    there is no result. `more`: called again and again, may append to the environments; False:
+    nothing
+    will come any more. An interrupt ends all workers and goes on to the caller."""
     sys.stdout.flush()
     sys.stderr.flush()
     _Pool(environments, run, processes, timeout_s, done, more).run_all()

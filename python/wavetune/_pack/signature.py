@@ -23,6 +23,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
+from .._canonical import Fields, Json
 from .._errors import PackError
 from .constants import parse_constant
 from .expressions import Expression, parse_expression
@@ -40,9 +41,9 @@ _CALLS = {"cdiv": "ceil_div", "next_power_of_2": "next_pow2"}
 @dataclass
 class Signature:
     # members of manifest arguments, by name
-    arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    arguments: dict[str, Json] = field(default_factory=dict)
     defines: dict[str, str] = field(default_factory=dict)
-    constants: dict[str, Any] = field(default_factory=dict)  # JSON of constants.py
+    constants: Json = field(default_factory=dict)  # JSON of constants.py
 
 
 def _split(text: str) -> list[str]:
@@ -75,8 +76,7 @@ def _fill(text: str, item: str) -> Any:
     match = re.fullmatch(r"(uniform|integers)\(\s*([-+.\deE]+)\s*,\s*([-+.\deE]+)\s*\)", text)
     if not match:
         raise PackError(f'--signature: "{item}" has the fill {text}; known are normal, uniform, '
-                        f'zeros, index, '
-                        "uniform(LOW,HIGH) and integers(LOW,HIGH)")
+                        "zeros, index, uniform(LOW,HIGH) and integers(LOW,HIGH)")
     number = int if match[1] == "integers" else float
     try:
         return {match[1]: [number(match[2]), number(match[3])]}
@@ -84,14 +84,14 @@ def _fill(text: str, item: str) -> Any:
         raise PackError(f'--signature: "{item}" has a fill whose ends are no numbers') from None
 
 
-def _buffer(name: str, rest: str, item: str) -> dict[str, Any]:
+def _buffer(name: str, rest: str, item: str) -> Json:
     match = re.fullmatch(r"\*(\w+)\s*\[(.+)\]\s*(?::\s*(\w+)\s*)?(?::\s*(.+?)\s*)?", rest)
     if not match:
         raise PackError(f'--signature: "{item}" is not NAME=*DTYPE[EXTENT,…]:ACCESS:FILL')
     access = match[3]  # None: what the decorator implies, else read
     if access not in (None, "read", "write", "readwrite"):
         raise PackError(f'--signature: "{item}" has the access {access}; it is read, write or '
-                        f'readwrite')
+                        "readwrite")
     argument = {
         "name": name, "dtype": _dtype(match[1], item),
         "shape": [Expression(e).text for e in _split(match[2])], "access": access
@@ -131,9 +131,8 @@ def parse_signature(text: str) -> Signature:
                             "with tl.constexpr, and write constexpr((…))")
         elif match[2] is not None and isinstance(parse_constant(match[2]), float):
             raise PackError(f'--signature: "{item}" is a float that is passed, and manifests state '
-                            f'whole numbers: write another '
-                            f"one, like {name}={match[1]}(1), which compiles to the same code and "
-                            f"is what agents measure with")
+                            f"whole numbers: write another one, like {name}={match[1]}(1), which "
+                            "compiles to the same code and is what agents measure with")
         else:
             value = Expression(match[2]).text if match[2] is not None else name
             signature.arguments[name] = {
@@ -144,12 +143,11 @@ def parse_signature(text: str) -> Signature:
 
 @dataclass(frozen=True)
 class Names:
-    """What a launch expression of Python may read, and what stands for it in an expression of a
-    manifest."""
+    """What a launch expression may read, and what stands for it in an expression of a manifest."""
 
     plain: frozenset[str]  # key members, parameters of the space, facts: as they are
     values: Mapping[str, str]  # scalars of the call: their expressions
-    constants: Mapping[str, Any]  # of the module
+    constants: Fields  # of the module
     buffers: frozenset[str] = frozenset()  # which are not None
 
     def resolve(self, name: str, what: str) -> ast.expr:
@@ -160,13 +158,11 @@ class Names:
         if name in self.constants:
             return ast.Constant(self.constants[name])
         raise PackError(f"{what} reads {name}, which is neither in the key "
-                        f"{{{', '.join(sorted(self.plain))}}} nor a "
-                        "scalar argument")
+                        f"{{{', '.join(sorted(self.plain))}}} nor a scalar argument")
 
 
 def translate(node: ast.expr, names: Names, what: str) -> str:
-    """A Python expression of a launch (`triton.cdiv(M, META['BLOCK_M'])`) as an expression of a
-    manifest."""
+    """A Python expression of a launch (`triton.cdiv(M, META['BLOCK_M'])`) as one of a manifest."""
 
     class Translate(ast.NodeTransformer):
         def visit_Compare(self, compare: ast.Compare) -> ast.AST:
@@ -191,7 +187,7 @@ def translate(node: ast.expr, names: Names, what: str) -> str:
             if not isinstance(subscript.slice, ast.Constant) or not isinstance(
                     subscript.value, ast.Name):
                 raise PackError(f"{what} reads {ast.unparse(subscript)}; expressions know names "
-                                f"only, like the key's")
+                                "only, like the key's")
             return names.resolve(str(subscript.slice.value), what)
 
         def visit_Name(self, name: ast.Name) -> ast.AST:
@@ -199,7 +195,7 @@ def translate(node: ast.expr, names: Names, what: str) -> str:
 
         def visit_Attribute(self, attribute: ast.Attribute) -> ast.AST:
             raise PackError(f"{what} reads {ast.unparse(attribute)}; expressions know names only, "
-                            f"like the key's")
+                            "like the key's")
 
         def visit_Call(self, call: ast.Call) -> ast.AST:
             function = call.func

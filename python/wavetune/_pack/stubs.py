@@ -1,16 +1,14 @@
 """Stand-ins for what a kernel's file imports and this process must not touch: torch, drivers,
-anything with a GPU.
-
-A stand-in can be named, called and passed on, so that `DEVICE =
-driver.active.get_active_torch_device()` does no harm. What follows from the target (kind of GPU,
-capability, shared memory) is answered. As soon as a decision or a number depends on anything else,
-that is an error which says what to give instead.
+anything with a GPU. They can be named, called and passed on. What follows from the target (kind of
+GPU, capability, shared memory) is answered; where anything depends on more, that is an error which
+says what to give instead.
 """
 
 import types
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, NoReturn
 
+from .._canonical import Json
 from .._errors import PackError
 
 ELSEWHERE = ("npu", "xpu", "mps", "mlu", "musa", "hpu")  # members that torch has on other devices
@@ -25,8 +23,7 @@ _SHARED_OF_CUDA = {
 
 
 class Needed(BaseException):
-    """A value was needed that nothing here knows. No Exception, so that a file's `except Exception`
-    does not make another decision of it."""
+    """A value that nothing here knows. Not for a file's `except Exception` to swallow."""
 
 
 @contextmanager
@@ -41,10 +38,9 @@ def refusing(place: str = "") -> Iterator[None]:
 class Stub:
     """Something of a module that is not there, known by its name only."""
 
-    def __init__(self, path: str, known: dict[str, Any] | None = None, module: str | None = None,
+    def __init__(self, path: str, known: Json | None = None, module: str | None = None,
                  why: str | None = None):
-        """`module`: what the file imports it from; None for the driver. `why`: why it is not
-        there."""
+        """`module`: what the file imports it from; None: the driver. `why`: why it is not there."""
         self.__dict__.update(_path=path, _known=known or {}, _module=module, _why=why)
 
     def __getattr__(self, name: str) -> Any:
@@ -73,8 +69,7 @@ class Stub:
         asks = self._module is None or self._module.split(".")[0] == "torch"
         hint = "; driver.active.get_current_target() answers for --arch" if asks else ""
         raise Needed(f"the value of {self._path} is needed to read the kernel, and {why}: put the "
-                     f"value, or what makes "
-                     f"it, into this file{hint}")
+                     f"value, or what makes it, into this file{hint}")
 
     __bool__ = __len__ = __iter__ = __getitem__ = __int__ = \
         __float__ = __index__ = __contains__ = _refuse
@@ -97,11 +92,10 @@ class _Properties(dict[str, Any]):
 
     def __missing__(self, name: str) -> NoReturn:
         raise Needed(f"the device's {name} is needed to read the kernel, and there is no GPU here "
-                     f"to ask: put the value into "
-                     "this file")
+                     "to ask: put the value into this file")
 
 
-def device_properties(target: Any) -> dict[str, Any]:
+def device_properties(target: Any) -> Json:
     shared = _LDS_OF_AMD.get(target.arch,
                              65536) if target.backend == "hip" else _SHARED_OF_CUDA.get(target.arch)
     known = _Properties(warpSize=target.warp_size)
@@ -111,8 +105,7 @@ def device_properties(target: Any) -> dict[str, Any]:
 
 
 class Driver:
-    """The active driver while a file is read: it knows the target that is packed for, and nothing
-    of a device."""
+    """The active driver while a file is read, which knows the target and nothing of a device."""
 
     def __init__(self, target: Any):
         self.target = target
@@ -182,7 +175,7 @@ def make_torch(target: Any, version: str | None = None) -> Stub:
     return Stub("torch", known, "torch")
 
 
-def known_elsewhere() -> dict[str, dict[str, Any]]:
+def known_elsewhere() -> dict[str, Json]:
     """Answers of other packages that follow from the target being a GPU of AMD or NVIDIA."""
     return {
         "transformers": {
@@ -193,8 +186,7 @@ def known_elsewhere() -> dict[str, dict[str, Any]]:
 
 
 class _Version:
-    """packaging.version.Version as far as comparing releases goes: 3.6.0, 3.6.0+git1; a pre-release
-    is before its release."""
+    """packaging.version.Version as far as comparing releases goes."""
 
     def __init__(self, text: str):
         numbers, rest = [], text.partition("+")[0].removeprefix("v")

@@ -1,5 +1,4 @@
-"""Tunes kernel folders on this machine's devices, with one process of `wavetune-agent tune --stdin`
-on each."""
+"""Tunes kernel folders on this machine's devices, each with a process of `wavetune-agent tune`."""
 
 from __future__ import annotations
 
@@ -9,9 +8,10 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Sequence
 
 from .._binaries import path_of
+from .._canonical import Fields, Json
 from .._errors import PackError, one_line
 from .._pack.pool import end_with_parent
 from .folder import Built
@@ -34,9 +34,8 @@ class Probe:
                                          start_new_session=True,
                                          preexec_fn=end_with_parent)
 
-    def devices(self, stated: Mapping[str, Any]) -> list[str]:
-        """Those of an environment, by arch and, where several models are here, by their name.
-        Waits. PackError where there is none."""
+    def devices(self, stated: Fields) -> list[str]:
+        """Those of an environment, by arch and, of several models, by name. Waits."""
         out, err = self._process.communicate()
         if self._process.returncode:
             raise PackError(f"{PROGRAM} finds no devices: {one_line(err or 'it said nothing')}", 1)
@@ -54,8 +53,7 @@ class Probe:
 
 
 class _Agent:
-    """The process of one device, which tunes one part after another; `part`: the one that it
-    has."""
+    """The process of one device, which tunes one part after another; `part`: the one it has."""
     def __init__(self, device: str, scratch: Path):
         self.device = device
         self.part: _Part | None = None
@@ -90,9 +88,8 @@ class _Agent:
     def is_dead(self) -> bool:
         return self._process.poll() is not None
 
-    def reports(self) -> list[dict[str, Any]]:
-        """What it said since the last call: of a key; {"campaign"} or {"error"} at the end of a
-        part."""
+    def reports(self) -> list[Json]:
+        """What it said since the last call: of a key; {"campaign"} or {"error"} at a part's end."""
         with open(self._place / "out", "rb") as file:
             file.seek(self._at)
             whole = file.read().rpartition(b"\n")[0]
@@ -128,18 +125,18 @@ class _Part:
 
 
 class Agents:
-    """Shares keys of kernel folders out among devices. `decided`: called with the kernel folder and
-    the report of each key, which has "error" where it has no winner."""
+    """Shares keys of kernel folders out among devices. `decided`: called with the folder and the
+    report
+    of each key, which has "error" where it has no winner."""
     def __init__(self, devices: Sequence[str], scratch: Path,
-                 decided: Callable[[Built, Mapping[str, Any]], None]):
+                 decided: Callable[[Built, Fields], None]):
         self.scratch, self.decided = scratch, decided
         self._agents = [_Agent(device, scratch) for device in devices]
         self._waiting: list[_Part] = []
         self._left: dict[Path, int] = {}  # keys of each folder that have no report
 
     def add(self, built: Built, keys: Sequence[Any]) -> None:
-        """Keys of one folder share processes, so that only as many parts are made as devices would
-        wait otherwise."""
+        """Keys of one folder share processes: parts are made for devices that would wait."""
         n_idle = sum(agent.part is None for agent in self._agents) - len(self._waiting)
         n = max(1, min(len(keys), n_idle))
         self._waiting += [_Part(built, keys[i::n]) for i in range(n)]
@@ -175,7 +172,7 @@ class Agents:
             else:
                 agent.part = None
 
-    def _report(self, part: _Part, report: Mapping[str, Any]) -> None:
+    def _report(self, part: _Part, report: Fields) -> None:
         if report["key"] not in part.keys:
             return
         part.keys.remove(report["key"])

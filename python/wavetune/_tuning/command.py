@@ -1,10 +1,10 @@
-"""python3 -m wavetune tune PROGRAM ARGUMENT…: from a program to a folder with which it starts
-tuned (docs/start-tuned.md).
+"""python3 -m wavetune tune PROGRAM ARGUMENT…: from a program to a folder with which it starts tuned
+(docs/start-tuned.md).
 
-The program runs as `run` has it, takes the first config of each function, and records what it
-launches (program.py). Meanwhile a process compiles what is recorded (_captured/following.py). When
-the program is over, what was compiled is tuned on this machine's GPUs (agents.py), and each winner
-goes into the folder at once (folder.py). With a server that is its part (served.py).
+The program takes the first config of each function, and records what it launches (program.py).
+Meanwhile a process compiles that (_captured/following.py). When the program is over, it is tuned on
+this machine's GPUs (agents.py), and each winner goes into the folder at once (folder.py). served.py
+has what a server does instead.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Sequence
 
 from .._binaries import path_of
+from .._canonical import Fields, Json
 from .._captured.confined import find_launcher
 from .._captured.following import Follower
 from .._errors import PackError
@@ -64,8 +65,7 @@ def _parser() -> argparse.ArgumentParser:
                         action="append",
                         default=[],
                         metavar="NAME",
-                        help="as `wavetune-agent probe` names it; may be "
-                        "repeated (all GPUs)")
+                        help="as `wavetune-agent probe` names it; may be repeated (all GPUs)")
     parser.add_argument("--again",
                         action="store_true",
                         help="also try keys that had no winner before")
@@ -80,8 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="print one JSON document on stdout; what the program prints there goes "
-        "to stderr")
+        help="print one JSON document on stdout; what the program prints there goes to stderr")
     parser.add_argument("-m",
                         action="store_true",
                         dest="is_module",
@@ -101,15 +100,14 @@ class _Tuning:
         self.folder = TunedFolder(Path(arguments.cache).absolute())
         self.seconds: dict[str, float] = {}
         self.environment: Environment | None = None
-        self.results: list[dict[str, Any]] = []
+        self.results: list[Json] = []
         self.names: dict[Path, str] = {}  # of the functions of kernel folders
         self.progress = Progress()
 
     # What was recorded.
 
-    def settled(self) -> dict[str, Any]:
-        """Of each environment: keys that are not built, as they have a result or a build that
-        waits."""
+    def settled(self) -> Json:
+        """Of each environment, keys that have a result, or a build that waits."""
         found = {}
         for environment in self.folder.environments():
             own = [[closure, list(texts)]
@@ -120,7 +118,7 @@ class _Tuning:
             found[environment.digest] = own
         return found
 
-    def take(self, event: Mapping[str, Any], agents: Agents) -> None:
+    def take(self, event: Fields, agents: Agents) -> None:
         """A function that was built, or refused."""
         environment = self.environment
         assert environment is not None
@@ -155,7 +153,7 @@ class _Tuning:
         else:
             built.remove()
 
-    def decided(self, built: Built, report: Mapping[str, Any]) -> None:
+    def decided(self, built: Built, report: Fields) -> None:
         environment = self.environment
         assert environment is not None
         result = built.result_of(report, self.names[built.place],
@@ -167,7 +165,7 @@ class _Tuning:
             environment.keep_code(built, result["code"])
         self.add(result)
 
-    def add(self, result: dict[str, Any]) -> None:
+    def add(self, result: Json) -> None:
         environment = self.environment
         assert environment is not None
         environment.add(result)
@@ -295,8 +293,7 @@ class _Tuning:
 
 
 def _launcher() -> str | None:
-    """What confines compilers, where this Linux can: the text that they compile is of a program
-    that this user runs anyway."""
+    """What confines compilers, where this Linux can: this user runs the program's text anyway."""
     try:
         return find_launcher(False)
     except PackError:
@@ -307,7 +304,7 @@ def _stated() -> dict[str, str]:
     return {name: str(value) for name, value in (("torch", describe()["torch"]), ) if value}
 
 
-def _words(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def _words(config: Fields, other: Fields) -> str:
     """The members of a config that another does not have."""
     own = [
         f"{name}={value}" for name, value in config.items()
@@ -316,9 +313,8 @@ def _words(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     return ", ".join(own)
 
 
-def _table(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for each function and key; of configs, what differs between the first and the
-    winner."""
+def _table(results: Sequence[Fields]) -> list[str]:
+    """A line for each function and key; of configs, what differs."""
     if not results:
         return []
     rows = [("function", "key", "first config", "winner", "gain", "seconds")]

@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
-from .._canonical import canonical, digest, digest_bytes
+from .._canonical import Fields, Json, canonical, digest, digest_bytes
 from .._errors import PackError
 from .._runtime.choices import CODE, ENVIRONMENTS, LAUNCHERS_MAX, NAME, VERSION, place_of
 
@@ -71,16 +71,16 @@ class TunedFolder:
             if (place / "environment.json").exists():
                 yield Environment(self.path, json.loads((place / "environment.json").read_text()))
 
-    def environment(self, stated: Mapping[str, Any]) -> Environment:
+    def environment(self, stated: Fields) -> Environment:
         return Environment(self.path, stated)
 
 
 class Environment:
     """What is of one environment. Names nothing that is not there."""
-    def __init__(self, folder: Path, stated: Mapping[str, Any]):
+    def __init__(self, folder: Path, stated: Fields):
         self.stated, self.digest = dict(stated), digest(stated)
         self.place = Path(place_of(str(folder), stated))
-        self.results: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
+        self.results: dict[tuple[str, tuple[str, ...]], Json] = {}
         try:
             for line in (self.place / "results.jsonl").read_text().splitlines():
                 try:
@@ -90,13 +90,13 @@ class Environment:
         except FileNotFoundError:
             pass
 
-    def _take(self, result: dict[str, Any]) -> None:
+    def _take(self, result: Json) -> None:
         self.results[result["closure"], tuple(result["texts"])] = result
 
     def is_tuned(self, closure: str, texts: Any) -> bool:
         return self.results.get((closure, tuple(texts)), {}).get("state") == "tuned"
 
-    def add(self, result: dict[str, Any]) -> None:
+    def add(self, result: Json) -> None:
         """Keeps a result for good."""
         self._make()
         with open(self.place / "results.jsonl", "ab+") as file:
@@ -143,8 +143,8 @@ class Environment:
 
     def write_choices(self) -> None:
         """Makes choices.json of the results."""
-        functions: dict[str, Any] = {}
-        code: dict[str, Any] = {}
+        functions: Json = {}
+        code: Json = {}
         for (closure, texts), result in sorted(self.results.items()):
             if result["state"] != "tuned":
                 continue
@@ -182,11 +182,11 @@ class Built:
     def remove(self) -> None:
         shutil.rmtree(self.place)
 
-    def result_of(self, report: Mapping[str, Any], function: str, seconds: float) -> dict[str, Any]:
+    def result_of(self, report: Fields, function: str, seconds: float) -> Json:
         """A result of what `wavetune-agent tune --json` reported of a key."""
         key = canonical(report["key"])
         closure, texts = self.of[key]
-        result: dict[str, Any] = {
+        result: Json = {
             "closure": closure, "texts": list(texts), "function": function, "key": report["key"],
             "seconds": round(seconds, 3)
         }

@@ -1,5 +1,4 @@
-"""A program that `python3 -m wavetune tune` runs: it takes the first config of each function, and
-records what it launches."""
+"""A program that `tune` runs: it takes first configs, and its launches are recorded."""
 
 from __future__ import annotations
 
@@ -12,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any, Mapping, NoReturn, Sequence
 
+from .._canonical import Json
+
 POLL_S = 0.02
 OWN_S, KILL_S = 3.0, 10.0  # after Ctrl-C: until SIGTERM, until SIGKILL
 
@@ -21,8 +22,9 @@ class Interrupted(Exception):
 
 
 class RecordedProgram:
-    """Use as a context, which kills the program where it still runs, with the processes that it
-    started. Takes the signals of this process."""
+    """Use as a context, which kills the program with the processes that it started. Takes the
+    signals
+    of this process."""
     def __init__(self, words: Sequence[str], captures: Path, environment: Mapping[str, str],
                  is_json: bool):
         self.n_interrupts, self.was_stopped = 0, False
@@ -48,8 +50,7 @@ class RecordedProgram:
             self._signal_left(signal.SIGKILL)
 
     def _signal_left(self, number: int) -> bool:
-        """Whether there are processes that the program started, which get the signal. They are
-        known by their environment."""
+        """Signals what the program started, known by its environment; whether any is left."""
         own, found = b"WAVETUNE_CAPTURE_TO=" + os.fsencode(self.captures), False
         for name in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -67,8 +68,7 @@ class RecordedProgram:
         raise SystemExit(128 + number)
 
     def wait(self, limit_s: float | None) -> None:
-        """Until it has ended, by itself, after the limit, or at an interrupt; a second one is
-        Interrupted."""
+        """Until it has ended, by the limit or an interrupt; a second: Interrupted."""
         stopped_s = term_s = None
         while True:
             try:
@@ -111,7 +111,7 @@ class RecordedProgram:
             return f"it was ended by signal {-self.status} ({signal.Signals(-self.status).name})"
         return f"it ended with the status {self.status}"
 
-    def documents(self, kind: str) -> list[dict[str, Any]]:
+    def documents(self, kind: str) -> list[Json]:
         """What it recorded: "functions" or "launches"."""
         return [
             json.loads(path.read_text())
@@ -120,8 +120,7 @@ class RecordedProgram:
 
 
 class Progress:
-    """One line on a terminal, once the program has ended: before, the terminal is the program's.
-    Elsewhere a line for each text."""
+    """A line on a terminal, which is the program's while it runs; elsewhere one for each text."""
     def __init__(self, is_quiet: bool = True):
         self._is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._is_quiet, self._text, self._started = is_quiet, "", time.monotonic()

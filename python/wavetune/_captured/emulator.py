@@ -20,15 +20,13 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from .._canonical import Json
+from .._pack.signature import DTYPES
 from .._runtime.values import TRITON_NAMES
-from .floats import bfloat16_of, bfloat16_widened, float8_of, float8_widened
+from .floats import FLOAT8, bfloat16_of, bfloat16_widened, float8_of, float8_widened
 from .memory import Memory, NotInterpreted
 
 ATOMICS = "it uses atomic operations, whose result depends on all programs"
-_FLOAT8 = {
-    "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "fp8e4b8": "float8_e4m3fnuz",
-    "fp8e5b16": "float8_e5m2fnuz", "fp8e4b15": "float8e4b15"
-}
+_FLOAT8 = {short: name for short, name in DTYPES.items() if name in FLOAT8}
 _WIDENED = {"bf16", *_FLOAT8}
 _MEMBERS = ("TensorHandle", "InterpreterBuilder", "InterpretedFunction", "ASTTransformer",
             "interpreter_builder", "_get_np_dtype", "_patch_lang", "_patch_builtin")

@@ -8,11 +8,10 @@ have one each, and are refused where they overlap.
 
 from __future__ import annotations
 
-import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from .._canonical import Fields, Json, canonical
-from .._pack.signature import DTYPES
+from .._pack.signature import BYTES as SIZES
 from .._runtime.launch import ALIGNMENT_MAX
 from .documents import Launch, tensors_of
 
@@ -27,9 +26,6 @@ INTEGERS = {"bool": (0, 1)}
 for _bits in (8, 16, 32, 64):
     INTEGERS[f"int{_bits}"] = max(-2**(_bits - 1), -EXACT_MAX), min(2**(_bits - 1) - 1, EXACT_MAX)
     INTEGERS[f"uint{_bits}"] = 0, min(2**_bits - 1, EXACT_MAX)
-
-# bool: 8 bits
-SIZES = {dtype: int((re.findall(r"\d+", dtype) or "8")[0]) // 8 for dtype in DTYPES.values()}
 
 Tensor = Fields
 

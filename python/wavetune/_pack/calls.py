@@ -1,23 +1,14 @@
-"""Calls of a @triton.jit function whose arguments are known, and what its decorators make of them.
-
-For callers that have evaluated arguments and no kernel folder, such as a recorded launch:
-
-    decorated = load_function(path, name, target, module, root)                     source.py
-    call      = {"x": Tensor("bfloat16", (4, 64)), "g": None, "n": 4, "DTYPE": tl.float32}
-    configs   = pruned(decorated, call, decorated.autotuner.configs)                what it leaves
-    task      = call_task(decorated, backend, call, configs[0])                     compiling.py
-    results   = compile_tasks([task, …], decorated.jit, target, backend, objects)   build.py
-    arguments, defines, constants = manifest_members(decorated, call, {"x": "readwrite"})
+"""What a function's decorators make of a call whose arguments are known.
 
 A call maps parameters to values: Tensor for pointers, None, int, float, bool, str, dtypes of
-triton.language, tuples of these; it lacks what heuristics and configs give. Nothing here touches a
-GPU or torch. Pure functions, but for what the package's own heuristics and pruning do.
+triton.language, tuples of these; it lacks what heuristics and configs give. Pure functions, but for
+what the package's own heuristics and pruning do.
 """
 
 import inspect
 import math
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping
+from typing import Any, Callable
 
 from .._canonical import Fields, Json
 from .._errors import PackError, one_line
@@ -152,40 +143,3 @@ def pruned(decorated: Decorated, call: Call, configs: list[Any]) -> list[Any]:
             ]
             left = [left[i] for i in sorted(range(len(left)), key=lambda i: times[i])[:n]]
     return left
-
-
-def manifest_members(
-    decorated: Decorated, call: Call, access: Mapping[str, str]
-) -> tuple[list[Json], dict[str, str], Json]:
-    """(arguments, defines, constants): the call as members of a manifest, everything at its value.
-    `access`: of the buffers that are written ("write", "readwrite"). constants: what expressions
-    cannot say (floats, dtypes, tuples)."""
-    arguments: list[Json] = []
-    defines: dict[str, str] = {}
-    constants: Json = {}
-    for parameter in decorated.jit.params:
-        name = parameter.name
-        if name not in call:
-            continue
-        value = call[name]
-        if isinstance(value, Tensor):
-            arguments.append({
-                "name": name, "dtype": value.type,
-                "shape": [str(extent)
-                          for extent in value.shape or (1, )], "access": access.get(name, "read")
-            })
-        elif value is None:
-            defines[name] = "None"
-        elif parameter.is_constexpr and isinstance(value, (bool, int, str)):
-            defines[name] = repr(value)
-        elif parameter.is_constexpr:
-            constants[name] = value
-        elif isinstance(value, bool):
-            arguments.append({"name": name, "dtype": "bool", "value": str(int(value))})
-        elif isinstance(value, int):
-            arguments.append({"name": name, "dtype": "int64", "value": str(value)})
-        else:
-            raise PackError(f"{decorated.place}: argument {name} of {decorated.jit.__name__} is "
-                            f"{value!r}, which manifests "
-                            "cannot state; annotate it with tl.constexpr")
-    return arguments, defines, constants

@@ -11,17 +11,17 @@ import types
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterator, Mapping
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from .._canonical import Fields, Json, digest_bytes
-from .._errors import PackError
-from .artifacts import Image, cache_entry
-from .calls import Tensor, heuristic_values
-from .options import option_names
+from .._errors import PackError, one_line
+from .artifacts import Image, cache_entry, installed_key
+from .calls import Tensor
+from .pool import run_tasks
 from .registers import carried_too_much, looked_at_before_code
 from .target import scratch_pointers
 
-_TEXTS = {"hip": ("ttgir", "amdgcn"), "cuda": ("ttgir", "ptx")}
+_TEXTS = {"hip": ("ttgir", "amdgcn", "hsaco"), "cuda": ("ttgir", "ptx", "cubin")}  # code last
 
 
 @dataclass(frozen=True)
@@ -38,24 +38,9 @@ class Task:
 
     def identity(self) -> tuple[Any, ...]:
         """Tasks of one identity compile to the same object."""
-        def items(values: Fields) -> tuple[Any, ...]:
-            return tuple(
-                (name, type(values[name]).__name__, repr(values[name])) for name in sorted(values))
-
-        return (items(self.types or {}), items(self.call), items(self.options),
-                items(self.environment), self.may_spill)
-
-
-def call_task(decorated: Any, backend: Any, call: Fields, config: Any,
-              may_spill: bool = True) -> Task:
-    """The compile of a call with one of its decorator's configs (a triton.Config, or None where
-    there is no autotuner)."""
-    chosen = {} if config is None else config.all_kwargs()
-    given = {**call, **heuristic_values(decorated, call, chosen)}
-    names, options = {p.name for p in decorated.jit.params}, option_names(backend)
-    given.update({name: value for name, value in chosen.items() if name in names})
-    return Task(given, {n: v for n, v in chosen.items() if n in options and v is not None}, {},
-                may_spill)
+        members = self.types or {}, self.call, self.options, self.environment
+        return self.may_spill, *(tuple((name, type(value).__name__, repr(value))
+                                       for name, value in sorted(one.items())) for one in members)
 
 
 @contextmanager
@@ -64,9 +49,8 @@ def _some_torch() -> Iterator[None]:
     if "torch" in sys.modules:
         yield
         return
-    torch = types.ModuleType("torch")
-    torch.Tensor = Tensor  # type: ignore[attr-defined]
-    sys.modules["torch"] = torch
+    sys.modules["torch"] = types.ModuleType("torch")
+    vars(sys.modules["torch"])["Tensor"] = Tensor
     try:
         yield
     finally:
@@ -87,18 +71,22 @@ class _Stopped(Exception):
     """`args`: the source and the options that Triton's JIT was about to compile."""
 
 
+def _run(task: Task, jit: Any, compile_source: Callable[..., Any]) -> Any:
+    jit.device_caches.clear()  # of kernels that an earlier task compiled
+    jit.device_caches[0]  # binds the JIT to the target, and sets its `compile`
+    jit.compile = compile_source
+    ordered, named = _arguments(task, jit)
+    with _some_torch():
+        return jit.run(*ordered, grid=None, warmup=True, **named)
+
+
 def source_of(task: Task, jit: Any) -> tuple[Any, Any]:
     """What compile_task compiles, with its options, executing nothing of the function's text."""
     def stop(source: Any, **arguments: Any) -> Any:
         raise _Stopped(source, arguments["options"])
 
-    jit.device_caches.clear()
-    jit.device_caches[0]
-    jit.compile = stop
-    ordered, named = _arguments(task, jit)
     try:
-        with _some_torch():
-            jit.run(*ordered, grid=None, warmup=True, **named)
+        _run(task, jit, stop)
     except _Stopped as found:
         source, options = found.args
         return source, options
@@ -108,8 +96,6 @@ def source_of(task: Task, jit: Any) -> tuple[Any, Any]:
 def compile_task(task: Task, jit: Any, target: Any, backend: Any) -> tuple[Any, Any]:
     """Triton's CompiledKernel, and its options. Any exception is the compiler's answer."""
     from triton.compiler import compile as compile_source
-    jit.device_caches.clear()  # of kernels that an earlier task compiled
-    jit.device_caches[0]  # binds the JIT to the target, and sets its `compile`
     calls = []
 
     def compile_and_keep(source: Any, **arguments: Any) -> Any:
@@ -121,10 +107,8 @@ def compile_task(task: Task, jit: Any, target: Any, backend: Any) -> tuple[Any, 
         if reason is not None:
             raise PackError(reason)
 
-    jit.compile = compile_and_keep
-    ordered, named = _arguments(task, jit)
-    with _some_torch(), looked_at_before_code(type(backend), refuse_spilling):
-        compiled = jit.run(*ordered, grid=None, warmup=True, **named)
+    with looked_at_before_code(type(backend), refuse_spilling):
+        compiled = _run(task, jit, compile_and_keep)
     refuse_spilling(str(compiled.asm.get("ttgir", "")))  # one from the cache had its stages before
     (source, options), = calls
     if task.types is None:
@@ -135,6 +119,34 @@ def compile_task(task: Task, jit: Any, target: Any, backend: Any) -> tuple[Any, 
            for name, kind in source.signature.items()):
         raise PackError(f"Triton compiles for {source.signature}, and the variant is {wanted}")
     return compiled, options
+
+
+def attempted(run: Callable[[], Json]) -> Json:
+    """What `run` gives, or {"error"}: whatever a compiler raises belongs to its config."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        raise
+    except PackError as error:
+        return {"error": one_line(str(error))}
+    except BaseException as error:
+        return {"error": one_line(error)}
+
+
+def compile_all(environments: Sequence[Mapping[str, str]], run: Callable[[int], Json],
+                processes: int, timeout_s: float,
+                step: Callable[[Json], None] = lambda result: None) -> list[Json]:
+    """What run(i) gives in a worker with environments[i], or {"error"}; step() sees each."""
+    results: dict[int, Json] = {}
+
+    def done(number: int, result: Any, reason: str | None) -> None:
+        results[number] = result if reason is None else {"error": reason}
+        step(results[number])
+
+    installed_key()  # read once, before the workers are forked
+    run_tasks(environments, lambda number: attempted(lambda: run(number)), processes, timeout_s,
+              done)
+    return [results[number] for number in range(len(environments))]
 
 
 def _store(data: bytes, objects: Path) -> str:
@@ -159,24 +171,19 @@ def store_result(compiled: Any, options: Any, target: Any, version: tuple[int, i
     if getattr(metadata, "tensordesc_meta", None) and not has_descriptors:
         raise PackError("the kernel takes tensor descriptors, which only Triton's own launcher "
                         "makes")
-    texts = {}
-    for name in _TEXTS[target.backend]:
-        if name in compiled.asm:
-            text = compiled.asm[name]
-            texts[name] = _store(text if isinstance(text, bytes) else str(text).encode(), objects)
-    extension = "hsaco" if target.backend == "hip" else "cubin"
-    binary = compiled.asm[extension]
-    digest = _store(binary, objects)
-    entry = cache_entry(compiled, options, target, image)
-    cache = {} if entry is None else {"cache": {
-        "folder": entry.folder, "files": {f"{entry.name}.json": _store(entry.metadata, objects),
-                                          f"{entry.name}.{extension}": digest}}}
-    return {
-        "digest": digest, "metadata": {
-            "name": metadata.name, "shared": metadata.shared, "num_warps": metadata.num_warps,
-            "warp_size": target.warp_size, "num_ctas": getattr(metadata, "num_ctas", 1),
-            "launch_cooperative_grid": bool(getattr(metadata, "launch_cooperative_grid",
-                                                    False)), "scratch": scratch_pointers(version),
-            "global_scratch_size": 0, "profile_scratch_size": 0, "files": texts, **cache
-        }
+    *texts, extension = _TEXTS[target.backend]
+    digest = _store(compiled.asm[extension], objects)
+    stated = {
+        "name": metadata.name, "shared": metadata.shared, "num_warps": metadata.num_warps,
+        "warp_size": target.warp_size, "num_ctas": getattr(metadata, "num_ctas", 1),
+        "launch_cooperative_grid": bool(getattr(metadata, "launch_cooperative_grid", False)),
+        "scratch": scratch_pointers(version), "global_scratch_size": 0, "profile_scratch_size": 0,
+        "files": {name: _store(compiled.asm[name].encode(), objects) for name in texts
+                  if name in compiled.asm}
     }
+    entry = cache_entry(compiled, options, target, image)
+    if entry is not None:
+        files = {f"{entry.name}.json": _store(entry.metadata, objects),
+                 f"{entry.name}.{extension}": digest}
+        stated["cache"] = {"folder": entry.folder, "files": files}
+    return {"digest": digest, "metadata": stated}

@@ -37,22 +37,6 @@ def parse_constant(text: str) -> Any:
         return None
 
 
-def to_json(value: Any) -> Any:
-    """Of a value of a call."""
-    value = getattr(value, "value", value)  # of a tl.constexpr
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (tuple, list)):
-        return {"tuple": [to_json(element) for element in value]}
-    if type(value).__name__ == "dtype" and str(getattr(value, "name", "")):
-        import triton.language as tl
-        for name in _TYPES:
-            if getattr(tl, name, None) == value:
-                return {"dtype": name}
-    raise PackError(f"a constexpr is {value!r}; kernel folders keep numbers, texts, None, dtypes "
-                    "of triton.language and tuples")
-
-
 def from_json(json: Any, place: str) -> Any:
     if json is None or isinstance(json, (bool, int, float, str)):
         return json

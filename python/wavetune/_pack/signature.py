@@ -34,6 +34,8 @@ DTYPES = {
     "fp32": "float32", "fp64": "float64", "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2",
     "fp8e4b8": "float8_e4m3fnuz", "fp8e5b16": "float8_e5m2fnuz", "fp8e4b15": "float8e4b15"
 }
+# Of an element, by torch's name.
+BYTES = {name: max(int(re.findall(r"\d+", short)[0]) // 8, 1) for short, name in DTYPES.items()}
 FACTS = ("gpu_name", "arch", "cus", "occupancy", "warp_size")
 _CALLS = {"cdiv": "ceil_div", "next_power_of_2": "next_pow2"}
 

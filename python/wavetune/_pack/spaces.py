@@ -9,7 +9,7 @@ from typing import Any, Iterator, Mapping
 
 from .._canonical import Fields, Json, canonical
 from .._errors import PackError
-from .expressions import Expression, ExpressionError, Value
+from .expressions import Expression, ExpressionError, Value, expression
 
 ROLES = {"constexpr": "constexpr", "define": "constexpr", "option": "option", "env": "env"}
 POINTS_MAX = 10_000_000  # of the raw product that Python walks through
@@ -116,5 +116,5 @@ def parse_space(json: Any, place: str) -> Space:
         if role not in ROLES:
             raise PackError(f"{place}: the role of {name} must be constexpr, option or env")
         roles[name] = ROLES[role]
-    conditions = [Expression(text) for text in json.get("conditions", [])]
+    conditions = [expression(text) for text in json.get("conditions", [])]
     return Space(parameters, roles, conditions, configs, json)

@@ -14,19 +14,10 @@ from .._canonical import Fields, Json
 from .._errors import PackError
 from .expressions import Expression, ExpressionError, expression, grouped, substitute
 from .keys import Key, format_key
+from .signature import BYTES, DTYPES
 from .spaces import Config
 
-TYPES = {
-    "bool": "u1", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32",
-    "uint32": "u32", "int64": "i64", "uint64": "u64", "float16": "fp16", "bfloat16": "bf16",
-    "float32": "fp32", "float64": "fp64", "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5",
-    "float8_e4m3fnuz": "fp8e4b8", "float8_e5m2fnuz": "fp8e5b16", "float8e4b15": "fp8e4b15"
-}
-BYTES = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8,
-    "uint64": 8, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "float8_e4m3fn": 1,
-    "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8e4b15": 1
-}
+TYPES = {**{name: short for short, name in DTYPES.items()}, "bool": "u1"}
 WHEN_MAX = 4096
 _INT32 = (-(2**31), 2**31 - 1)
 

@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterator, NoReturn
 
 from .._canonical import Json
 from .._errors import PackError
+from .signature import BYTES
 
 ELSEWHERE = ("npu", "xpu", "mps", "mlu", "musa", "hpu")  # members that torch has on other devices
 # Bytes of shared memory that a workgroup can have: AMD's CDNA and RDNA ISA guides ("LDS"); CUDA C++
@@ -144,13 +145,7 @@ class Dtype:
         return f"torch.{self.name}"
 
 
-DTYPES = {
-    name: Dtype(name, size)
-    for size, names in ((
-        1, "bool int8 uint8 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz"),
-                        (2, "int16 uint16 float16 bfloat16"), (4, "int32 uint32 float32"),
-                        (8, "int64 uint64 float64")) for name in names.split()
-}
+DTYPES = {name: Dtype(name, size) for name, size in BYTES.items() if name != "float8e4b15"}
 
 
 def make_torch(target: Any, version: str | None = None) -> Stub:

@@ -9,23 +9,21 @@ different kernels.
 from __future__ import annotations
 
 import hashlib
-import math
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
 from .._canonical import Fields, Json, canonical, digest, digest_bytes
 from .._errors import PackError
-from .._pack.options import is_steering
-from .._pack.signature import DTYPES
-from .._runtime.values import decode
+from .._pack.options import is_compile_variable
+from .._pack.signature import DTYPES, EXACT_MAX, INTEGERS
 from . import fills, storages
-from .documents import Config, Function, Launch, tensors_of
-from .storages import EXACT_MAX, INTEGERS
+from .documents import Config, Function, Launch, number, tensors_of, value_of
+from .module import name_of
 
 SOURCE = "kernel.py"
 # Variables that name another target, or code from a place of the program's machine.
 _UNMATCHED = ("TRITON_OVERRIDE_ARCH", "TRITON_KERNEL_OVERRIDE", "TRITON_DEFAULT_BACKEND")
-VERSION = "captured"
 PRUNED = "the program does not consider it for this key"
 _SHORT = {name: short for short, name in DTYPES.items()}
 _SCALARS = {"int": "int64", "float": "float32", "bool": "bool"}
@@ -43,29 +41,37 @@ class CapturedKernel:
     function: Function
     launches: tuple[Launch, ...]
     manifest: Fields
-    configs: tuple[Fields, ...]
+    configs: tuple[Json, ...]
     source: str
-    also: Mapping[str, tuple[Launch, ...]] = field(default_factory=dict)
+    also: Mapping[str, Sequence[Launch]]
+
+    def further(self, first: Launch) -> Sequence[Launch]:
+        return self.also.get(first.path, ())
 
     @property
     def all_launches(self) -> list[Launch]:
-        return [one for first in self.launches for one in (first, *self.also.get(first.path, ()))]
+        return [one for first in self.launches for one in (first, *self.further(first))]
+
+    @property
+    def folder(self) -> str:
+        return self.manifest["name"].replace("/", ".")
 
     @property
     def hash(self) -> str:
         return digest(self.manifest)
 
 
-def _class_of(launch: Launch) -> tuple[tuple[str, str], ...]:
+def _class_of(launch: Launch, constexprs: set[str]) -> tuple[tuple[str, str], ...]:
     """What a manifest states of the launch: dtypes of buffers and scalars."""
     found = []
     for argument in launch.arguments:
-        if argument["kind"] in ("tensor", "descriptor"):
-            found.append((argument["name"], f"*{argument.get('base', argument)['dtype']}"))
-        elif argument["kind"] in _SCALARS and not argument.get("constexpr"):
-            found.append((argument["name"], _SCALARS[argument["kind"]]))
-        elif argument["kind"] == "none":
-            found.append((argument["name"], "none"))
+        name, kind = argument["name"], argument["kind"]
+        if name in constexprs:
+            continue
+        if kind in ("tensor", "descriptor"):
+            found.append((name, f"*{argument.get('base', argument)['dtype']}"))
+        elif kind == "none" or kind in _SCALARS and not argument.get("constexpr"):
+            found.append((name, _SCALARS.get(kind, kind)))
     return tuple(found)
 
 
@@ -74,7 +80,7 @@ def why_not_compiled(launch: Launch) -> str | None:
     if launch.refused:
         return launch.refused[0]
     for name, value in launch.variables.items():
-        if not is_steering(name) or name in _UNMATCHED or "/" in value:
+        if not is_compile_variable(name) or name in _UNMATCHED or "/" in value:
             return (f"the program's Triton compiles with {name}={value[:100]}, which a builder "
                     "does not set: capture it without")
     for argument in launch.arguments:
@@ -116,19 +122,12 @@ def why_not_filled(launch: Launch, steering: set[str]) -> str | None:
     return None
 
 
-def filled(configs: Iterable[Fields]) -> list[Fields]:
+def with_all_names(configs: Iterable[Fields]) -> list[Json]:
     """Each config once, with the names of all of them: a space's configs have the same names."""
-    names: dict[str, None] = {}
-    all_of_them = list(configs)
-    for config in all_of_them:
-        names.update(dict.fromkeys(config))
-    seen, found = set(), []
-    for config in all_of_them:
-        whole = {name: config.get(name) for name in names}
-        if canonical(whole) not in seen:
-            seen.add(canonical(whole))
-            found.append(whole)
-    return found
+    configs = list(configs)
+    names = dict.fromkeys(name for config in configs for name in config)
+    wholes = ({name: config.get(name) for name in names} for config in configs)
+    return list({canonical(one): one for one in wholes}.values())
 
 
 def _name(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str]) -> str:
@@ -141,73 +140,58 @@ def _name(function: Function, own: Sequence[tuple[str, str]], key_names: Sequenc
 
 def _source(function: Function) -> str:
     """The texts for people to read, and for the kernel's hash: without their lines' numbers."""
-    parts = sorted(function.document["parts"],
-                   key=lambda part: f"{part['module']}:{part['qualname']}" != function.name)
-    texts = [f"# {part['module']}:{part['qualname']}\n{part['text'].rstrip()}\n" for part in parts]
+    parts = sorted(function.document["parts"], key=lambda part: name_of(part) != function.name)
+    texts = [f"# {name_of(part)}\n{part['text'].rstrip()}\n" for part in parts]
     constants = sorted(f"# {one['module']}: {one['name']} = {canonical(one['value'])}\n"
                        for one in function.document["globals"] if "value" in one)
-    return "\n\n".join(texts) + ("\n\n" + "".join(constants) if constants else "")
+    return "\n\n".join([*texts, "".join(constants)] if constants else texts)
 
 
 def _manifest(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str],
-              passed: set[str], source: str) -> Json:
-    document, version = _name(function, own, key_names).split("/")
-    arguments = [{
-        "name": name, "dtype": kind.removeprefix("*"),
-        "kind": "buffer" if kind[0] == "*" else "scalar"
-    } for name, kind in own if kind != "none" and name in passed]
+              source: str) -> Json:
+    arguments = [{"name": name, "dtype": kind.removeprefix("*"),
+                  "kind": "buffer" if kind[0] == "*" else "scalar"}
+                 for name, kind in own if kind != "none"]
     return {
-        "name": f"{document}/{version}", "language": "triton", "entry": function.entry,
-        "key": list(key_names),
-        "sources": [{"path": SOURCE, "digest": digest_bytes(source.encode())}
-                    ], "cases": "build", "arguments": arguments
+        "name": _name(function, own, key_names), "language": "triton", "entry": function.entry,
+        "key": list(key_names), "cases": "build", "arguments": arguments,
+        "sources": [{"path": SOURCE, "digest": digest_bytes(source.encode())}]
     }
 
 
 def by_key(launches: Sequence[Launch], constexprs: set[str]
            ) -> tuple[list[Launch], dict[str, list[Launch]], list[tuple[Launch, str]]]:
     """Launches as (those that jobs measure, further ones of their keys by path, refused ones and
-    why).
-    The program uses one config for a key: the launch that it recorded first is measured."""
+    why). The program uses one config for a key: the launch that it recorded first is measured."""
     firsts: dict[Any, Launch] = {}
     also: dict[str, list[Launch]] = {}
     left: list[tuple[Launch, str]] = []
     for launch in sorted(launches, key=lambda one: one.is_further):
         why, own = why_refused(launch), (launch.texts, canonical(dict(launch.key)))
-        place = own if launch.is_further else (*own, _class_of_passed(launch, constexprs))
-        first = firsts.get(place)
+        place = *own, _class_of(launch, constexprs)
+        first = firsts.get(own if launch.is_further else place)
         if first is not None and why_not_compiled(launch) is None:
             also[first.path].append(launch)
         elif why is not None:
             left.append((launch, why))
         else:
             firsts.setdefault(own, launch)
-            firsts[(*own, _class_of_passed(launch, constexprs))] = launch
+            firsts[place] = launch
             also[launch.path] = []
     return [one for one in launches if one.path in also], also, left
-
-
-def _class_of_passed(launch: Launch, constexprs: set[str]) -> tuple[tuple[str, str], ...]:
-    return tuple(one for one in _class_of(launch) if one[0] not in constexprs)
 
 
 def kernels_of(function: Function, launches: Iterable[Launch], also: Mapping[str, Sequence[Launch]],
                constexprs: set[str]) -> list[CapturedKernel]:
     """The kernels that the launches of one function are of; `also`: what by_key() says."""
-    classes: dict[tuple[Any, ...], list[Launch]] = {}
+    classes: dict[Any, list[Launch]] = defaultdict(list)
     for launch in launches:
-        classes.setdefault((_class_of_passed(launch, constexprs), tuple(launch.key)),
-                           []).append(launch)
-
-    source, found = _source(function), []
-    for (own, key_names), members in sorted(classes.items(), key=repr):
-        configs = filled(config.config for launch in members for config in launch.configs)
-        passed = {name for name, kind in own if kind != "none"}
-        manifest = _manifest(function, own, key_names, passed, source)
-        further = {one.path: tuple(also[one.path]) for one in members if also.get(one.path)}
-        found.append(
-            CapturedKernel(function, tuple(members), manifest, tuple(configs), source, further))
-    return found
+        classes[_class_of(launch, constexprs), tuple(launch.key)].append(launch)
+    source = _source(function)
+    return [CapturedKernel(function, tuple(members), _manifest(function, own, key_names, source),
+                           tuple(with_all_names(config.config for launch in members
+                                        for config in launch.configs)), source, also)
+            for (own, key_names), members in sorted(classes.items(), key=repr)]
 
 
 def case_of(kernel: CapturedKernel, launch: Launch, written: set[str],
@@ -224,9 +208,8 @@ def case_of(kernel: CapturedKernel, launch: Launch, written: set[str],
                                     len({one.grid for one in launch.configs}) > 1)
     for stated in kernel.manifest["arguments"]:
         if stated["kind"] == "scalar":
-            value = decode(launch.argument(stated["name"])["value"])
-            is_finite = not isinstance(value, float) or math.isfinite(value)
-            arguments[stated["name"]] = {"value": value if is_finite else str(value)}
+            value = value_of(launch.argument(stated["name"]))
+            arguments[stated["name"]] = {"value": number(value)}
     return {"arguments": arguments, **({"precision": "tf32"} if is_rounded else {})}
 
 
@@ -239,10 +222,7 @@ def space_of(kernel: CapturedKernel, constexprs: set[str]) -> Json:
                 raise Refused(f"a config has {name} = {value!r}; a value of a space is an integer, "
                               "a text, true, false or null")
     roles = {name: "option" for name in names if name not in constexprs}
-    return {
-        "configs": [dict(config) for config in kernel.configs], "roles": roles,
-        "default": dict(kernel.configs[0])
-    }
+    return {"configs": list(kernel.configs), "roles": roles, "default": kernel.configs[0]}
 
 
 def failures(build: Fields) -> dict[str, int]:
@@ -254,13 +234,10 @@ def failures(build: Fields) -> dict[str, int]:
 
 def left_out(kernel: CapturedKernel, launch: Launch) -> list[Fields]:
     """Configs of the space that the program does not consider for this launch."""
-    own = {
-        canonical({name: one.config.get(name) for name in kernel.configs[0]})
-        for one in launch.configs
-    }
+    own = {canonical(whole(kernel, one)) for one in launch.configs}
     return [config for config in kernel.configs if canonical(config) not in own]
 
 
-def whole(kernel: CapturedKernel, one: Config) -> Fields:
+def whole(kernel: CapturedKernel, one: Config) -> Json:
     """A config of a launch with all names of the space."""
     return {name: one.config.get(name) for name in kernel.configs[0]}

@@ -1,6 +1,6 @@
-"""Builds what programs posted to a server: leases launches, builds them, pushes kernels and
-builds, says what became of each. A thread keeps the lease; when a builder is stopped its leases
-expire, and another gets the launches. What an older lease posts is refused, and counted here.
+"""Builds what programs posted to a server: leases launches, builds them, pushes kernels and builds,
+says what became of each. A thread keeps the lease; when a builder is stopped its leases expire, and
+another gets the launches. What an older lease posts is refused, and counted here.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ class _Lease:
     def __init__(self, client: Client, answer: Fields):
         self.client = client
         self.function: Function = function_of(answer["function"], "the leased function")
-        self.open = {
-            f"launch {one['id']}": {"id": one["id"], "epoch": one["epoch"]}
-            for one in answer["launches"]
-        }
+        self.open: dict[str, Json] = {}
         self.launches: list[Launch] = []
         self.garbled: dict[str, str] = {}
         for one in answer["launches"]:
             place = f"launch {one['id']}"
+            self.open[place] = {"id": one["id"], "epoch": one["epoch"]}
             try:
                 self.launches.append(launch_of(one["launch"], place))
             except PackError as error:
@@ -63,17 +61,15 @@ class _Lease:
 
     def post(self, places: list[str], what: Mapping[str, str]) -> int:
         """Says what became of launches; returns how many are another builder's meanwhile. They stay
-        open
-        where the server does not take it (_is_refusal)."""
+        open where the server does not take it (_is_refusal)."""
         with self._worker.condition:
             own = {place: self.open.pop(place) for place in places if place in self.open}
         if not own:
             return 0
         try:
-            return int(
-                self.client.request("POST", "/v1/captures/results",
-                                    {"launches": [{**one, **what}
-                                                  for one in own.values()]})["stale"])
+            results = [{**one, **what} for one in own.values()]
+            return int(self.client.request("POST", "/v1/captures/results",
+                                           {"launches": results})["stale"])
         except ApiError:
             with self._worker.condition:
                 self.open.update(own)
@@ -99,15 +95,16 @@ def push(client: Client, place: str, build: Path, key: SigningKey | None) -> Non
     text = (build / "build.json").read_bytes()
     sources = [(kernel.folder / source["path"]).read_bytes()
                for source in kernel.manifest["sources"]]
-    for data in [*sources, *(path.read_bytes() for path in sorted((build / "objects").iterdir()))]:
+    for data in [*sources, *(path.read_bytes() for path in sorted(build.glob("objects/*")))]:
         client.request("PUT", f"/v1/blobs/{digest_bytes(data)}", data)
     client.request("POST", "/v1/kernels", kernel.manifest)
     own = f"/v1/kernels/{kernel.hash}"
-    client.request("PUT", f"{own}/builds/{digest_bytes(text)}", json.loads(text))
+    digest = digest_bytes(text)
+    client.request("PUT", f"{own}/builds/{digest}", json.loads(text))
     if key is not None:
         client.request("POST", f"{own}/signatures", key.code_signature(kernel.hash))
-        client.request("POST", f"{own}/builds/{digest_bytes(text)}/signatures",
-                       key.code_signature(kernel.hash, digest_bytes(text)))
+        client.request("POST", f"{own}/builds/{digest}/signatures",
+                       key.code_signature(kernel.hash, digest))
 
 
 def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> dict[str, int]:
@@ -127,8 +124,8 @@ def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> di
                 raise
             if len(places) == 1:
                 refuse(places, f"the server does not take it: {error.detail}")
-            # one that is not taken keeps none of the others
-            for place in places if len(places) > 1 else []:
+                return
+            for place in places:  # one that is not taken keeps none of the others
                 finish([place], what)
 
     with tempfile.TemporaryDirectory(prefix="wavetune-build.") as scratch:
@@ -177,9 +174,8 @@ def build_leased(client: Client, arches: list[str], is_waiting: bool,
                 report["refused"] += 1
                 report["stale"] += lease.post([place], {"refused": _reason(why)})
             for arch in arches:
-                own = [
-                    launch for launch in lease.launches if launch.environment.get("arch") == arch
-                ]
+                own = [launch for launch in lease.launches
+                       if launch.environment.get("arch") == arch]
                 for name, n in (_build(lease, arch, own, terms) if own else {}).items():
                     report[name] += n
         finally:

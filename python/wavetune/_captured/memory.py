@@ -1,5 +1,5 @@
-"""What interpreted programs read and write: buffers at made-up addresses, filled as the agent
-fills them (inputs.py). Threads: one.
+"""What interpreted programs read and write: buffers at made-up addresses, filled as the agent fills
+them (inputs.py). Threads: one.
 
 Every program begins with the inputs, whatever others wrote. A write that is not within a buffer, or
 an access that takes its elements for others, ends the interpretation; so does a read outside,

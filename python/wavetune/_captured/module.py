@@ -60,10 +60,8 @@ def recreate(document: Fields, folder: Path) -> Any:
         raise PackError(f"{name} of the capture has the closure {own} here and "
                         f"{document.get('closure')} in the document: it "
                         "was changed, or written by another wavetune; capture it again", 1)
-    if document.get("triton") == triton.__version__ and document.get("cache_key") not in (
-        None,
-        key,
-    ):
+    if document.get("triton") == triton.__version__ and \
+            document.get("cache_key") not in (None, key):
         raise PackError(f"{name} has another key in Triton's cache than in the program ({key}, not "
                         f"{document['cache_key']}), although both have Triton "
                         f"{triton.__version__}: build it in the program's image", 1)
@@ -91,34 +89,33 @@ def make_again(document: Fields, folder: Path) -> Any:
         linecache.checkcache(str(path))
 
     _check_names(document)
-    functions = {f"{part['module']}:{part['qualname']}": _function(part, modules[part["module"]])
+    functions = {name_of(part): _function(part, modules[part["module"]])
                  for part in document["parts"]}
     for entry in document["globals"]:
         if entry["module"] in modules:
             _bind(modules[entry["module"]], entry["name"], _meaning(entry, functions))
     for part in document["parts"]:
-        fn = functions[f"{part['module']}:{part['qualname']}"].fn
-        cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
+        fn = functions[name_of(part)].fn
         free = types.ModuleType("free")
         for entry in part.get("free", ()):
             _bind(free, entry["name"], _meaning(entry, functions))
-        for name, cell in cells.items():
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()):
             if hasattr(free, name):
                 cell.cell_contents = getattr(free, name)
-    first = document["parts"][0]
-    return functions[f"{first['module']}:{first['qualname']}"]
+    return functions[name_of(document["parts"][0])]
+
+
+def name_of(part: Fields) -> str:
+    return f"{part['module']}:{part['qualname']}"
 
 
 def _check_names(document: Fields) -> None:
     """Refuses names that Triton's key of a function takes for something else than its compiler."""
-    own = {f"{part['module']}:{part['qualname']}" for part in document["parts"]}
+    own = set(map(name_of, document["parts"]))
     of_modules = {(entry["module"], entry["name"].partition(".")[0])
                   for entry in document["globals"]}
-    entries = [
-        *document["globals"],
-        *(entry for part in document["parts"] for entry in part.get("free", ()))
-    ]
-    for entry in entries:
+    for entry in [*document["globals"],
+                  *(entry for part in document["parts"] for entry in part.get("free", ()))]:
         if entry["name"] in _UNFOLLOWED and (entry.get("is") in own or "value" in entry):
             raise PackError(f"the capture gives the name {entry['name']} another meaning than "
                             "Python's, which Triton's key of the function does not cover: rename "
@@ -150,32 +147,28 @@ def _place(lines: list[str], part: Fields) -> None:
 
 def _function(part: Fields, module: types.ModuleType) -> Any:
     """The jit function of a part: names in it mean nothing yet."""
-    tree = ast.parse(textwrap.dedent(part["text"]))
+    text = textwrap.dedent(part["text"])
+    tree = ast.parse(text)
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
         raise PackError(f"the text of {part['qualname']} in the capture is not one function")
     node = tree.body[0]
-    stated = "".join(textwrap.dedent(
-        part["text"]).splitlines(keepends=True)[node.lineno - 1:]).rstrip() + "\n"
+    stated = "".join(text.splitlines(keepends=True)[node.lineno - 1:]).rstrip() + "\n"
     ast.increment_lineno(tree, part["line"] - 1)
 
-    if node.decorator_list:  # a function starts in the line of its first decorator
-        node.decorator_list = [
-            ast.copy_location(ast.Name(_DECORATOR, ast.Load()), node.decorator_list[0])
-        ]
+    # A function starts in the line of its first decorator.
+    node.decorator_list = [ast.copy_location(ast.Name(_DECORATOR, ast.Load()), one)
+                           for one in node.decorator_list[:1]]
     node.returns, arguments = None, node.args
     annotations = part.get("annotations", {})
     positional = arguments.posonlyargs + arguments.args
     for argument in [*positional, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]:
         if argument is not None:
-            text = annotations.get(argument.arg)
-            argument.annotation = ast.copy_location(ast.Constant(text), argument) if text else None
-    arguments.defaults = [
-        ast.copy_location(ast.Constant(None), default) for default in arguments.defaults
-    ]
-    arguments.kw_defaults = [
-        default and ast.copy_location(ast.Constant(None), default)
-        for default in arguments.kw_defaults
-    ]
+            stand_in = annotations.get(argument.arg)
+            argument.annotation = ast.copy_location(ast.Constant(stand_in), argument) if stand_in \
+                else None
+    arguments.defaults = [ast.copy_location(ast.Constant(None), one) for one in arguments.defaults]
+    arguments.kw_defaults = [one and ast.copy_location(ast.Constant(None), one)
+                             for one in arguments.kw_defaults]
 
     free = sorted({entry["name"].partition(".")[0] for entry in part.get("free", ())})
     if free:
@@ -192,17 +185,17 @@ def _function(part: Fields, module: types.ModuleType) -> Any:
     fn = namespace.pop(_ENCLOSING)(*[None] * len(free)) if free else namespace.pop(node.name)
     del namespace[_DECORATOR]
 
-    values = {name: decode(value) for name, value in part.get("defaults", {}).items()}
-    names = [argument.arg for argument in positional]
+    stated_defaults = part.get("defaults", {})
+
+    def default_of(name: str) -> Any:
+        return decode(stated_defaults[name]) if name in stated_defaults else \
+            Unrecorded(name, "a default value")
+
     if fn.__defaults__:
-        fn.__defaults__ = tuple(
-            values.get(name, Unrecorded(name, "a default value"))
-            for name in names[-len(fn.__defaults__):])
+        fn.__defaults__ = tuple(default_of(argument.arg)
+                                for argument in positional[-len(fn.__defaults__):])
     if fn.__kwdefaults__:
-        fn.__kwdefaults__ = {
-            name: values.get(name, Unrecorded(name, "a default value"))
-            for name in fn.__kwdefaults__
-        }
+        fn.__kwdefaults__ = {name: default_of(name) for name in fn.__kwdefaults__}
     fn.__qualname__ = part["qualname"]
     jit = _decorated(fn, part)
     if source(jit) != stated:
@@ -213,11 +206,8 @@ def _function(part: Fields, module: types.ModuleType) -> Any:
 def _decorated(fn: Any, part: Fields) -> Any:
     import triton
     kind = part.get("kind", "JITFunction")
-    options = {
-        name: part[name]
-        for name in ("noinline", "debug", "do_not_specialize", "do_not_specialize_on_alignment")
-        if name in part
-    }
+    names = ("noinline", "debug", "do_not_specialize", "do_not_specialize_on_alignment")
+    options = {name: part[name] for name in names if name in part}
     if kind == "JITFunction":
         return triton.jit(**options)(fn)
     if kind == "ConstexprFunction" and hasattr(triton, "constexpr_function"):

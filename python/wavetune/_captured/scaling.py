@@ -67,8 +67,7 @@ def is_stable(larger: Written, smaller: Written) -> bool:
 def find_scale(
         execute: Callable[[float, bool], tuple[Found, Written, bool]]) -> tuple[float, Found]:
     """`execute` runs the programs with inputs of a scale; also (the floats that they wrote, whether
-    all
-    are moderate). With True it ends with the first program whose values are not."""
+    all are moderate). With True it ends with the first program whose values are not."""
     found, floats, is_good = execute(SCALES[0], True)
     if is_good:
         return SCALES[0], found

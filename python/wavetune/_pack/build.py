@@ -74,7 +74,7 @@ class Plan:
 
 def clean_environment() -> None:
     """No variable of the caller's shell steers a compile: what enters a build is in its space."""
-    for name in [name for name in os.environ if option_roles.is_steering(name)]:
+    for name in [name for name in os.environ if option_roles.is_compile_variable(name)]:
         del os.environ[name]
     os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # objects hold no path of this machine
     # Triton 3.9 announces another default for its successor; what a deployment sets is part of its

@@ -21,8 +21,7 @@ Call = Fields
 @dataclass(frozen=True)
 class Tensor:
     """What Triton's JIT, heuristics and pruning ask of a tensor. `type`: as torch names it;
-    `is_small`:
-    whether 32 bits reach all of it."""
+    `is_small`: whether 32 bits reach all of it."""
 
     type: str
     shape: tuple[int, ...] = ()
@@ -81,18 +80,15 @@ def heuristic_values(decorated: Decorated, call: Call, config: Fields) -> Json:
     for name, heuristic in decorated.heuristics.items():
         if name in call:  # stated
             continue
-        seen = {
-            **_defaults(decorated), **call, **(config if heuristic.sees_config else {}), **values
-        }
+        seen = {**_defaults(decorated), **call, **(config if heuristic.sees_config else {}),
+                **values}
         values[name] = _asked(decorated, f"the heuristic of {name}", heuristic.function, seen)
     return values
 
 
 def _defaults(decorated: Decorated) -> Json:
-    return {
-        p.name: getattr(p.default, "value", p.default) for p in decorated.jit.params
-        if p.has_default
-    }
+    return {p.name: getattr(p.default, "value", p.default) for p in decorated.jit.params
+            if p.has_default}
 
 
 def pruning_of(decorated: Decorated) -> tuple[Any, Any, Any]:
@@ -114,32 +110,27 @@ def prunes(decorated: Decorated) -> bool:
 def pruned(decorated: Decorated, call: Call, configs: list[Any]) -> list[Any]:
     """The configs that the decorator's pruning leaves for the call, as Autotuner.prune_configs."""
     early, model, top_k = pruning_of(decorated)
-    outer = {n: v for n, v in heuristic_values(decorated, call, {}).items()
-             if not decorated.heuristics[n].sees_config} \
-        if any(not h.sees_config for h in decorated.heuristics.values()) else {}
-    named = {**_defaults(decorated), **call, **outer}
+    named = {**_defaults(decorated), **call}
+    if any(not heuristic.sees_config for heuristic in decorated.heuristics.values()):
+        named.update({name: value
+                      for name, value in heuristic_values(decorated, call, {}).items()
+                      if not decorated.heuristics[name].sees_config})
     left = list(configs)
     if early is not None:
-        takes = inspect.signature(early).parameters.values()
-        takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes)
-        known = {
-            name: value for name, value in named.items()
-            if takes_any or name in [p.name for p in takes][2:]
-        }
-        clash = {p.name for p in list(takes)[:2]}
+        takes = inspect.signature(early).parameters
+        others = list(takes)[2:]
+        if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes.values()):
+            others = [name for name in named if name not in list(takes)[:2]]
         left = list(_asked(decorated, "early_config_prune", early, left, named,
-                           **{name: value for name, value in known.items() if name not in clash}))
+                           **{name: named[name] for name in others if name in named}))
         if not left:
             raise PackError(f"{decorated.place}: early_config_prune of {decorated.jit.__name__} "
                             "leaves no config for these arguments, so that the program itself "
                             "cannot launch it")
     if model is not None:
-        n = max(1, int(len(left) *
-                       top_k)) if isinstance(top_k, float) and top_k <= 1.0 else int(top_k)
+        is_share = isinstance(top_k, float) and top_k <= 1.0
+        n = max(1, int(len(left) * top_k)) if is_share else int(top_k)
         if len(left) > n:
-            times = [
-                _asked(decorated, "perf_model", model, **{**named, **config.all_kwargs()})
-                for config in left
-            ]
-            left = [left[i] for i in sorted(range(len(left)), key=lambda i: times[i])[:n]]
+            left = sorted(left, key=lambda config: _asked(
+                decorated, "perf_model", model, **{**named, **config.all_kwargs()}))[:n]
     return left

@@ -44,12 +44,11 @@ def decorator_configs(decorated: Decorated,
     if decorated.autotuner is None:
         raise PackError(f"{decorated.path}: {decorated.jit.__name__} is under no autotune "
                         "decorator; give its configs with --space FILE")
-    configs = [
-        _config(config, i, decorated) for i, config in enumerate(decorated.autotuner.configs)
-    ]
+    configs = [_config(config, i, decorated)
+               for i, config in enumerate(decorated.autotuner.configs)]
     names = list(dict.fromkeys(name for config in configs for name in config))
     constexprs = {p.name for p in decorated.jit.params if p.is_constexpr}
-    options = backend.parse_options({}).__dict__
+    options = vars(backend.parse_options({}))
     roles = {}
     for name in names:
         if name in constexprs:

@@ -1,6 +1,6 @@
 """Constexprs that expressions cannot say: floats, dtypes, tuples. A kernel folder keeps them in
-constexprs.json, one of its sources, so that its hash covers them: {"eps": 1e-05, "DTYPE":
-{"dtype": "float32"}, "SHAPE": {"tuple": [4, null]}}.
+constexprs.json, one of its sources, so that its hash covers them: {"eps": 1e-05, "DTYPE": {"dtype":
+"float32"}, "SHAPE": {"tuple": [4, null]}}.
 """
 
 import ast

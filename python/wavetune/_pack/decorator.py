@@ -32,10 +32,8 @@ def _of_dejavu(tuner: dejavu.Autotuner) -> Json:
 
 
 def _of_triton(tuner: Any) -> Json:
-    timing = {
-        "warmup": tuner.num_warmups, "rep": tuner.num_reps,
-        "use_cuda_graph": tuner.use_cuda_graph or None
-    }
+    timing = {"warmup": tuner.num_warmups, "rep": tuner.num_reps,
+              "use_cuda_graph": tuner.use_cuda_graph or None}
     stated = {name: value for name, value in timing.items() if value is not None}
     # Triton puts functions of its own there when it is given one of the three, or (before 3.4)
     # nothing.

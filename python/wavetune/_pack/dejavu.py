@@ -35,9 +35,7 @@ class ConfigSpace:
         for name in set(self.configuration_args) - set(names):
             warnings.warn(f"this triton has no configuration argument {name}; triton-dejavu leaves "
                           "it out too")
-        lists = [
-            list(self.configuration_args.get(name, [getattr(default, name)])) for name in names
-        ]
+        lists = [self.configuration_args.get(name, [getattr(default, name)]) for name in names]
         configs, excluded = [], 0
         for values in itertools.product(*self.kwargs.values()):
             kwargs = dict(zip(self.kwargs, values))
@@ -45,9 +43,8 @@ class ConfigSpace:
                 excluded += 1
                 continue
             for arguments in itertools.product(*lists):
-                config = triton.Config(
-                    kwargs, pre_hook=self.pre_hook, **dict(zip(names, arguments))
-                )
+                config = triton.Config(kwargs, pre_hook=self.pre_hook,
+                                       **dict(zip(names, arguments)))
                 if all(condition(config) for condition in self.conditions):
                     configs.append(config)
                 else:

@@ -3,7 +3,6 @@ flat manifest, and its space. The C programs check a manifest to the last member
 packing reads, and the hash that both compute.
 """
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from .._canonical import Json, canonical, digest, digest_bytes, read_bytes, read_json
 from .._errors import PackError
 from . import constants
+from .signature import EXACT_MAX, INTEGERS
 from .spaces import Space, parse_space
 
 
@@ -30,10 +30,8 @@ class Kernel:
 
     @property
     def hash(self) -> str:
-        return digest({
-            k: v for k, v in self.manifest.items()
-            if k != "reference" or "cases" not in self.manifest
-        })
+        return digest({name: value for name, value in self.manifest.items()
+                       if name != "reference" or "cases" not in self.manifest})
 
     @property
     def source(self) -> Path:
@@ -70,9 +68,8 @@ def _find_version(folder: Path, versions: Json, wanted: str | None) -> str:
     if wanted is None and len(versions) == 1:
         return next(iter(versions))
     if wanted is None:
-        packable = [
-            name for name, version in versions.items() if version.get("language") == "triton"
-        ]
+        packable = [name for name, version in versions.items()
+                    if version.get("language") == "triton"]
         if len(packable) == 1:
             return packable[0]
         first = (packable or list(versions))[0]
@@ -88,13 +85,8 @@ def _integer_range(dtype: str) -> tuple[int, int]:
     exact = {
         "float8_e4m3fn": 448, "float8_e5m2": 57344, "float8_e4m3fnuz": 240,
         "float8_e5m2fnuz": 57344, "float8e4b15": 1
-    }.get(dtype, 2**53)
-    match = re.fullmatch(r"(u?)int(\d+)", dtype)
-    if match is None:
-        return (0, 1) if dtype == "bool" else (-exact, exact)
-    bits = int(match[2])
-    low, high = (0, 2**bits - 1) if match[1] else (-(2**(bits - 1)), 2**(bits - 1) - 1)
-    return max(low, -exact), min(high, exact)
+    }.get(dtype, EXACT_MAX)
+    return INTEGERS.get(dtype, (-exact, exact))
 
 
 def _is_fill(fill: Any) -> bool:
@@ -104,10 +96,9 @@ def _is_fill(fill: Any) -> bool:
             return isinstance(ends, (int, float))
         if kind == "permutation":
             return type(ends) is int and ends >= 1
-        number = {"integers": int, "sorted": int, "uniform": (int, float),
-                  "ramp": (int, float)}.get(kind)
-        return number is not None and isinstance(ends, list) and len(ends) == 2 and all(
-            isinstance(end, number) and not isinstance(end, bool) for end in ends)
+        kinds = {"integers": {int}, "sorted": {int}, "uniform": {int, float},
+                 "ramp": {int, float}}.get(kind, set())
+        return isinstance(ends, list) and len(ends) == 2 and set(map(type, ends)) <= kinds
     return fill in ("normal", "uniform", "zeros", "index")
 
 
@@ -160,8 +151,8 @@ def load_kernel(place: str) -> Kernel:
     space_path = manifest.pop("space", "space.json")
     for member, kind in (("name", str), ("entry", str), ("key", list), ("sources", list),
                          ("arguments", list)):
-        if not isinstance(manifest.get(member),
-                          kind) or kind is list and member == "sources" and not manifest[member]:
+        if not isinstance(manifest.get(member), kind) or member == "sources" and not manifest[
+                member]:
             raise PackError(f'{folder}/kernel.json, version {name}: "{member}" is missing or of '
                             "another type")
     manifest["sources"] = [_source(folder, path) for path in manifest["sources"]]
@@ -171,10 +162,8 @@ def load_kernel(place: str) -> Kernel:
     _source(folder, space_path)
     stated = {}
     if any(source["path"] == constants.FILE for source in manifest["sources"]):
-        place = folder / constants.FILE
-        stated = {
-            name: constants.from_json(value, str(place))
-            for name, value in dict(read_json(place)).items()
-        }
+        path = folder / constants.FILE
+        stated = {name: constants.from_json(value, str(path))
+                  for name, value in dict(read_json(path)).items()}
     return Kernel(manifest, folder,
                   parse_space(read_json(folder / space_path), f"{folder}/{space_path}"), stated)

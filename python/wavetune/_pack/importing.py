@@ -14,7 +14,7 @@ from .constants import FILE, from_json
 from .decorator import refuse_unfollowed
 from .folder import Kernel
 from .function import make_manifest
-from .interpreter import describe
+from .versions import describe
 from .keys import Key
 from .source import load_function
 from .spaces import parse_space
@@ -28,10 +28,8 @@ def pretty(value: Any, indent: str = "") -> str:
                                     any(isinstance(v, (dict, list)) for v in value.values())):
         if indent and len(json.dumps(value)) < 100:
             return json.dumps(value, ensure_ascii=False)
-        members = [
-            f"{deeper}{json.dumps(name)}: {pretty(member, deeper)}"
-            for name, member in value.items()
-        ]
+        members = [f"{deeper}{json.dumps(name)}: {pretty(member, deeper)}"
+                   for name, member in value.items()]
         return "{\n" + ",\n".join(members) + f"\n{indent}}}"
     if isinstance(value, list) and any(isinstance(v, dict) for v in value):
         return "[\n" + ",\n".join(deeper + pretty(v, deeper) for v in value) + f"\n{indent}]"
@@ -44,15 +42,10 @@ def folder_files(manifest: Fields, name: str, space: Fields,
     own = ("language", "entry", "sources", "launch", "defines")
     version = {member: manifest[member] for member in own if member in manifest}
     version.update(sources=list(sources), space="space.json")
-    document = {
-        **{member: value for member, value in manifest.items() if member not in own}, "versions": {
-            name: version
-        }
-    }
-    return {
-        "kernel.json": f"{pretty(document)}\n".encode(),
-        "space.json": f"{pretty(space)}\n".encode(), **sources
-    }
+    document = {**{member: value for member, value in manifest.items() if member not in own},
+                "versions": {name: version}}
+    return {"kernel.json": f"{pretty(document)}\n".encode(),
+            "space.json": f"{pretty(space)}\n".encode(), **sources}
 
 
 def _is_same(path: Path, data: bytes) -> bool:
@@ -92,11 +85,9 @@ def new_folder(place: Path, files: dict[str, bytes]) -> Iterator[None]:
 def kernel_of_file(path: Path, function: str | None, arguments: argparse.Namespace,
                    keys: list[Key]) -> tuple[Kernel, dict[str, bytes]]:
     """The kernel that the file and the other flags make, and the files of its folder (--kernel)."""
-    for name, what in (
-        ("kernel", "where the kernel folder goes"),
-        ("signature", "what the function is called with"),
-        ("grid", "how it is launched"),
-    ):
+    needed = {"kernel": "where the kernel folder goes",
+              "signature": "what the function is called with", "grid": "how it is launched"}
+    for name, what in needed.items():
         if getattr(arguments, name) is None:
             raise PackError(f"--{name} is missing: a file does not say {what}; see pack --help")
     triton_version()

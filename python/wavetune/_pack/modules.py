@@ -52,14 +52,11 @@ class Statement:
         self.reads: set[str] = set()
         for code in codes_of(self.code):
             for instruction in dis.get_instructions(code):
-                if instruction.opname == "LOAD_GLOBAL" or (
-                    instruction.opname == "LOAD_NAME" and code is self.code
-                ):
+                if instruction.opname == "LOAD_GLOBAL" or \
+                        instruction.opname == "LOAD_NAME" and code is self.code:
                     self.reads.add(instruction.argval)
-        self.binds = {
-            i.argval for i in dis.get_instructions(self.code)
-            if i.opname in ("STORE_NAME", "STORE_GLOBAL")
-        }
+        self.binds = {one.argval for one in dis.get_instructions(self.code)
+                      if one.opname in ("STORE_NAME", "STORE_GLOBAL")}
         self.is_function = isinstance(node, (ast.FunctionDef, ast.ClassDef))
 
     def changes(self, names: set[str]) -> bool:
@@ -80,14 +77,11 @@ class Statement:
 
 def _apart(node: ast.stmt) -> list[ast.stmt]:
     """An import of several names as several statements: a name is imported when it is needed."""
-    if isinstance(node, ast.Import):
-        return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        return [
-            ast.copy_location(ast.ImportFrom(node.module, [alias], node.level), node)
-            for alias in node.names
-        ]
-    return [node]
+    if not isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [node]
+    own = dict(ast.iter_fields(node))
+    return [ast.copy_location(type(node)(**{**own, "names": [alias]}), node)
+            for alias in node.names]
 
 
 def file_of(value: Any) -> "SourceFile | None":
@@ -121,9 +115,8 @@ class SourceFile:
             if isinstance(node, ast.ImportFrom) and node.module == "__future__":
                 for alias in node.names:
                     flags |= getattr(__future__, alias.name).compiler_flag
-        self.statements = [
-            Statement(part, str(path), flags) for node in tree.body for part in _apart(node)
-        ]
+        self.statements = [Statement(part, str(path), flags)
+                           for node in tree.body for part in _apart(node)]
         self.executed: set[int] = set()
         self.module = _make_module(module, self.value)
         self.is_package = path.name == "__init__.py"
@@ -143,9 +136,8 @@ class SourceFile:
                     (s.binds & names or s.changes(names - {name}) or self._imports_all(s, names))]
             if not more:
                 return sorted(chosen)
-            for i in more:
-                chosen.add(i)
-                names |= self.statements[i].reads
+            chosen.update(more)
+            names.update(*(self.statements[i].reads for i in more))
 
     def _imports_all(self, statement: Statement, names: set[str]) -> bool:
         """Whether `from module import *` of the package binds one of the names."""
@@ -186,10 +178,9 @@ class SourceFile:
                 else:
                     exec(statement.code, self.namespace)
             except (PackError, Needed) as error:
-                place = f"{self.path}:{statement.node.lineno}: "
-                raise PackError(
-                    str(error) if str(self.modules.root or self.path) in
-                    str(error) else f"{place}{error}") from None
+                is_placed = str(self.modules.root or self.path) in str(error)
+                place = "" if is_placed else f"{self.path}:{statement.node.lineno}: "
+                raise PackError(f"{place}{error}") from None
             except Exception as error:
                 raise PackError(f"{self.path}:{statement.node.lineno} cannot be executed without "
                                 f"what the rest of the file sets up: {one_line(error)}") from None
@@ -259,21 +250,15 @@ class Modules:
 
     def files(self) -> list[SourceFile]:
         """Those of which something was executed."""
-        return [
-            file for file in map(file_of, self.known.values()) if file is not None and file.executed
-        ]
+        return [file for file in map(file_of, self.known.values()) if file and file.executed]
 
     def _stand_in(self, name: str) -> Any:
         root = name.split(".")[0]
+        makers = {"triton_dejavu": dejavu.make_module, "packaging": make_packaging,
+                  "torch": lambda: make_torch(self.target, self.torch)}
         if root not in self.known:
-            if root == "triton_dejavu":
-                self.known[root] = dejavu.make_module()
-            elif root == "packaging":
-                self.known[root] = make_packaging()
-            elif root == "torch":
-                self.known[root] = make_torch(self.target, self.torch)
-            else:
-                self.known[root] = Stub(root, known_elsewhere().get(root), root)
+            self.known[root] = makers[root]() if root in makers else \
+                Stub(root, known_elsewhere().get(root), root)
         return self.known[root]
 
     @staticmethod
@@ -287,10 +272,8 @@ class Modules:
         if not level and self.is_real(name):
             return importlib.__import__(name, globals_, locals_, fromlist, level)
         if level:
-            package, written = (
-                str((globals_ or {}).get("__package__", "")).split("."),
-                "." * level + name,
-            )
+            package = str((globals_ or {}).get("__package__", "")).split(".")
+            written = "." * level + name
             name = ".".join([*package[:len(package) - level + 1], *([name] if name else [])])
             if self.find(name) is None:
                 return Stub(written, module=written)

@@ -133,9 +133,8 @@ class _Pool:
             self.done(task, result, None)
 
     def expire(self) -> None:
-        for worker in [
-            w for w in self.workers if w.task is not None and time.monotonic() > w.deadline
-        ]:
+        now = time.monotonic()
+        for worker in [w for w in self.workers if w.task is not None and now > w.deadline]:
             worker.stop()
             self.workers.remove(worker)
             self.done(worker.task, None, f"compiling took more than {self.timeout_s:g} s")
@@ -146,10 +145,11 @@ class _Pool:
             self.feed()
             while self.workers or self.more is not None:
                 busy = {worker.connection: worker for worker in self.workers}
-                least = min((worker.deadline
-                             for worker in self.workers), default=math.inf) - time.monotonic()
-                for connection in wait(
-                        list(busy), max(0.0, least if self.more is None else min(least, _POLL_S))):
+                least = min((worker.deadline for worker in self.workers), default=math.inf)
+                least -= time.monotonic()
+                if self.more is not None:
+                    least = min(least, _POLL_S)
+                for connection in wait(list(busy), max(0.0, least)):
                     self.take(busy[connection])
                 self.expire()
                 self.grow()
@@ -163,10 +163,8 @@ def run_tasks(environments: Sequence[Mapping[str, str]], run: Callable[[int], An
               timeout_s: float, done: Callable[[int, Any, str | None], None],
               more: Callable[[], bool] | None = None) -> None:
     """Calls run(i) in a worker with environments[i], and done(i, result, reason) here; with a
-    reason
-    there is no result. `more`: called again and again, may append to the environments; False:
-    nothing
-    will come any more. An interrupt ends all workers and goes on to the caller."""
+    reason there is no result. `more`: called again and again, may append to the environments;
+    False: nothing will come any more. An interrupt ends all workers and goes on to the caller."""
     sys.stdout.flush()
     sys.stderr.flush()
     _Pool(environments, run, processes, timeout_s, done, more).run_all()

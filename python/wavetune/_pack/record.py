@@ -57,28 +57,32 @@ def plain(value: Any) -> Any:
     return f"<{type(value).__name__}>"
 
 
+def plains(values: Fields) -> Json:
+    return {name: plain(value) for name, value in values.items()}
+
+
 def triton_autotune(tuner: Any) -> Json:
     """The arguments of Triton's decorator."""
-    return {"decorator": "triton", "warmup": plain(getattr(tuner, "num_warmups", None)),
-            "rep": plain(getattr(tuner, "num_reps", None)),
-            "use_cuda_graph": plain(getattr(tuner, "use_cuda_graph", False)),
-            "cache_results": plain(getattr(tuner, "cache_results", False)),
-            "reset_to_zero": plain(getattr(tuner, "reset_to_zero", [])),
-            "restore_value": plain(getattr(tuner, "restore_value", [])),
-            # With either Triton's own cache of autotuning cannot be filled from outside: it keeps
-            # none, or for a list of configs that depends on the arguments.
-            "pre_hooks": any(config.pre_hook is not None for config in tuner.configs),
-            "prunes": tuner.early_config_prune is not None or tuner.perf_model is not None}
+    return {"decorator": "triton", **plains({
+        "warmup": getattr(tuner, "num_warmups", None), "rep": getattr(tuner, "num_reps", None),
+        "use_cuda_graph": getattr(tuner, "use_cuda_graph", False),
+        "cache_results": getattr(tuner, "cache_results", False),
+        "reset_to_zero": getattr(tuner, "reset_to_zero", []),
+        "restore_value": getattr(tuner, "restore_value", []),
+        # With either Triton's own cache of autotuning cannot be filled from outside: it keeps none,
+        # or for a list of configs that depends on the arguments.
+        "pre_hooks": any(config.pre_hook is not None for config in tuner.configs),
+        "prunes": tuner.early_config_prune is not None or tuner.perf_model is not None})}
 
 
 def _autotune(decorated: Decorated) -> Json | None:
     tuner = decorated.autotuner
-    if tuner is None or not decorated.is_dejavu:
-        return None if tuner is None else triton_autotune(tuner)
+    if not decorated.is_dejavu:
+        return tuner and triton_autotune(tuner)
     names = ("warmup", "rep", "use_cuda_graph", "quantiles", "use_bo", "use_random_search",
              "search_max_search_t", "search_max_share", "ignore_dtypes", "custom_data_storage",
              "reset_to_zero", "restore_value")
-    return {"decorator": "triton_dejavu", **{name: plain(tuner.arguments[name]) for name in names},
+    return {"decorator": "triton_dejavu", **plains({name: tuner.arguments[name] for name in names}),
             "search_max_n": tuner.search_max_n()}
 
 
@@ -93,8 +97,8 @@ def function_members(jit: Any) -> Json:
     return {
         "module": jit.__module__, "name": jit.__name__, "qualname": jit.fn.__qualname__,
         "signature": str(jit), "file": path.rpartition("/")[2], "line": jit.starting_line_number,
-        "cache_key": jit.cache_key, "source_sha256": _sha256(
-            dejavu_source(inspect.getsource(jit.fn))), **({"closure": own} if own else {})
+        "cache_key": jit.cache_key, **({"closure": own} if own else {}),
+        "source_sha256": _sha256(dejavu_source(inspect.getsource(jit.fn)))
     }
 
 
@@ -110,7 +114,7 @@ def make_record(decorated: Decorated, kernel_hash: str, manifest: Fields,
     """`configs`: triton.Config objects of the decorator, or of the space."""
     jit, tuner = decorated.jit, decorated.autotuner
     keys = list(tuner.keys) if tuner is not None else list(manifest["key"])
-    strings = [str(config) for config in configs]
+    strings = list(map(str, configs))
     record = {
         "kernel": kernel_hash, "name": manifest["name"], "triton": triton_record(backend),
         "function": function_members(jit), "key_names": keys,
@@ -122,8 +126,8 @@ def make_record(decorated: Decorated, kernel_hash: str, manifest: Fields,
         record["dejavu"] = {
             "layout": "dejavu_0.7", "search_parameters": dejavu_param_text(arguments, n),
             **dejavu_hashes(arguments, n, inspect.getsource(jit.fn), keys, strings),
-            **{name: plain(arguments[name])
-               for name in ("quantiles", "warmup", "rep", "use_cuda_graph", "ignore_dtypes")}
+            **plains({name: arguments[name] for name in (
+                "quantiles", "warmup", "rep", "use_cuda_graph", "ignore_dtypes")})
         }
     return record
 
@@ -135,9 +139,7 @@ def config_objects(decorated: Decorated, space_configs: list[Fields],
     if decorated.autotuner is not None:
         return list(decorated.autotuner.configs)
     fixed = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-    defaults = {
-        name: value for name, value in backend.parse_options({}).__dict__.items() if name in fixed
-    }
+    defaults = {n: v for n, v in vars(backend.parse_options({})).items() if n in fixed}
     return [triton.Config({n: v for n, v in config.items() if n not in fixed},
                           **{**defaults, **{n: v for n, v in config.items() if n in fixed}})
             for config in space_configs]

@@ -2,9 +2,8 @@
 
 Where a thread's share of a loop's accumulator is twice all the registers that a thread can have,
 every turn stores and loads at least half of it: the config is no winner, and the register
-allocator,
-which cannot know, searches long (ptxas: 8 to 22 s for a tile of 256 x 256 on 4 warps, 0.7 s on 8).
-That is known after Triton's own passes and before the allocator runs.
+allocator, which cannot know, searches long (ptxas: 8 to 22 s for a tile of 256 x 256 on 4 warps,
+0.7 s on 8). That is known after Triton's own passes and before the allocator runs.
 
 A lower bound: only floating-point tensors count (what is counted or addressed can be computed
 again), only the largest of a loop, and each as if its layout repeated nothing.

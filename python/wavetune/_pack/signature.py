@@ -36,6 +36,12 @@ DTYPES = {
 }
 # Of an element, by torch's name.
 BYTES = {name: max(int(re.findall(r"\d+", short)[0]) // 8, 1) for short, name in DTYPES.items()}
+EXACT_MAX = 2**53  # a fill's integers are doubles in C
+# What a fill's integers are between: all that a type has, as packed data has them.
+INTEGERS = {"bool": (0, 1)}
+for _bits in (8, 16, 32, 64):
+    INTEGERS[f"int{_bits}"] = max(-2**(_bits - 1), -EXACT_MAX), min(2**(_bits - 1) - 1, EXACT_MAX)
+    INTEGERS[f"uint{_bits}"] = 0, min(2**_bits - 1, EXACT_MAX)
 FACTS = ("gpu_name", "arch", "cus", "occupancy", "warp_size")
 _CALLS = {"cdiv": "ceil_div", "next_power_of_2": "next_pow2"}
 
@@ -46,6 +52,10 @@ class Signature:
     arguments: dict[str, Json] = field(default_factory=dict)
     defines: dict[str, str] = field(default_factory=dict)
     constants: Json = field(default_factory=dict)  # JSON of constants.py
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.arguments, *self.defines, *self.constants]
 
 
 def _split(text: str) -> list[str]:
@@ -109,7 +119,7 @@ def parse_signature(text: str) -> Signature:
         name, equals, rest = (part.strip() for part in item.partition("="))
         if not equals or not name.isidentifier():
             raise PackError(f'--signature: "{item}" is not NAME=TYPE')
-        if name in signature.arguments or name in signature.defines or name in signature.constants:
+        if name in signature.names:
             raise PackError(f"--signature: {name} stands there twice")
         if rest.startswith("*"):
             signature.arguments[name] = _buffer(name, rest, item)
@@ -129,17 +139,16 @@ def parse_signature(text: str) -> Signature:
                 signature.defines[name] = Expression(match[2]).text
         elif match[1] == "tuple":
             raise PackError(f'--signature: "{item}" is a tuple that is passed, and agents pass '
-                            f'single values: annotate {name} '
-                            "with tl.constexpr, and write constexpr((…))")
+                            f"single values: annotate {name} with tl.constexpr, and write "
+                            "constexpr((…))")
         elif match[2] is not None and isinstance(parse_constant(match[2]), float):
             raise PackError(f'--signature: "{item}" is a float that is passed, and manifests state '
                             f"whole numbers: write another one, like {name}={match[1]}(1), which "
                             "compiles to the same code and is what agents measure with")
         else:
             value = Expression(match[2]).text if match[2] is not None else name
-            signature.arguments[name] = {
-                "name": name, "dtype": _dtype(match[1], item), "value": value
-            }
+            signature.arguments[name] = {"name": name, "dtype": _dtype(match[1], item),
+                                         "value": value}
     return signature
 
 
@@ -175,29 +184,25 @@ def translate(node: ast.expr, names: Names, what: str) -> str:
                 name = left.slice.value if isinstance(left, ast.Subscript) and \
                     isinstance(left.slice, ast.Constant) else \
                     getattr(left, "id", None)
-                if isinstance(right,
-                              ast.Constant) and right.value is None and name in names.buffers:
+                other = right.value if isinstance(right, ast.Constant) else ...
+                if other is None and name in names.buffers:
                     return ast.Constant(not is_equal)
-                if isinstance(right, ast.Constant) and (
-                    right.value is None or isinstance(right.value, bool)
-                ):
+                if other is None or isinstance(other, bool):
                     return ast.Compare(self.visit(left), [ast.Eq() if is_equal else ast.NotEq()],
                                        [right])
             return self.generic_visit(compare)
 
         def visit_Subscript(self, subscript: ast.Subscript) -> ast.AST:
-            if not isinstance(subscript.slice, ast.Constant) or not isinstance(
-                    subscript.value, ast.Name):
-                raise PackError(f"{what} reads {ast.unparse(subscript)}; expressions know names "
-                                "only, like the key's")
-            return names.resolve(str(subscript.slice.value), what)
+            if isinstance(subscript.slice, ast.Constant) and isinstance(subscript.value, ast.Name):
+                return names.resolve(str(subscript.slice.value), what)
+            return self.visit_Attribute(subscript)
 
         def visit_Name(self, name: ast.Name) -> ast.AST:
             return names.resolve(name.id, what)
 
-        def visit_Attribute(self, attribute: ast.Attribute) -> ast.AST:
-            raise PackError(f"{what} reads {ast.unparse(attribute)}; expressions know names only, "
-                            "like the key's")
+        def visit_Attribute(self, node: ast.expr) -> ast.AST:
+            raise PackError(f"{what} reads {ast.unparse(node)}; expressions know names only, like "
+                            "the key's")
 
         def visit_Call(self, call: ast.Call) -> ast.AST:
             function = call.func

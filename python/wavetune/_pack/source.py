@@ -19,8 +19,8 @@ from .stubs import Driver, Stub
 
 @dataclass(frozen=True)
 class Heuristic:
-    """What gives a constexpr. `tree`: its lambda; `sees_config`: it is given the config's
-    members too."""
+    """What gives a constexpr. `tree`: its lambda; `sees_config`: it is given the config's members
+    too."""
 
     function: Callable[[Json], Any]
     tree: ast.Lambda | None
@@ -30,8 +30,7 @@ class Heuristic:
 @dataclass(frozen=True)
 class Decorated:
     """`autotuner`: Triton's (or a package's own kind of it) or dejavu's; `heuristics` in the order
-    in
-    which they are called."""
+    in which they are called."""
 
     jit: Any  # triton.runtime.JITFunction
     autotuner: Any
@@ -55,8 +54,7 @@ class Decorated:
 def _decorator_name(node: ast.expr) -> str:
     """"jit" of @triton.jit, @jit, @triton.jit(…)."""
     node = node.func if isinstance(node, ast.Call) else node
-    return node.attr if isinstance(node,
-                                   ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def _is_jit(node: ast.stmt) -> bool:
@@ -85,14 +83,14 @@ def find_name(file: SourceFile, wanted: str | None) -> str:
     if not names:
         raise PackError(f"{file.path} has no function under @triton.jit at its top level")
     if wanted is None:
-        called = {
-            name for s in file.statements for name in s.reads - s.binds if any(_functions([s.node]))
-        }
-        free = list(dict.fromkeys(node.name for node in nodes
-                                  if _is_tuned(node))) or [n for n in names if n not in called]
+        called = {name for s in file.statements for name in s.reads - s.binds
+                  if any(_functions([s.node]))}
+        free = list(dict.fromkeys(node.name for node in nodes if _is_tuned(node))) or [
+            name for name in names if name not in called]
         if len(free) != 1:
-            raise PackError(f"{file.path} has several kernels: name one of "
-                            f"{', '.join(free or names)}, like {file.path}:{(free or names)[0]}")
+            free = free or names
+            raise PackError(f"{file.path} has several kernels: name one of {', '.join(free)}, like "
+                            f"{file.path}:{free[0]}")
         wanted = free[0]
     if wanted not in names:
         raise PackError(f"{file.path} has no function {wanted} under @triton.jit; it has "
@@ -117,11 +115,8 @@ def _read_globals(function: Any) -> list[tuple[str, Any]]:
                     instruction.argval not in function.__globals__:
                 continue
             name, value = instruction.argval, function.__globals__[instruction.argval]
-            if (
-                file_of(value) is not None
-                and after is not None
-                and after.opname in ("LOAD_ATTR", "LOAD_METHOD")
-            ):
+            if file_of(value) is not None and after is not None and after.opname in (
+                    "LOAD_ATTR", "LOAD_METHOD"):
                 name, value = f"{name}.{after.argval}", getattr(value, after.argval, None)
             found.append((name, value))
     return found
@@ -173,8 +168,8 @@ def module_name(path: Path, root: Path) -> str:
 def load_function(path: Path, wanted: str | None, target: Any, module: str | None = None,
                   root: Path | None = None, torch: str | None = None) -> Decorated:
     """The jit function of a file. `target`: what the stand-in of the driver answers with; `root`:
-    the
-    folder of its package, of which other files may be read; `torch`: the deployment's version."""
+    the folder of its package, of which other files may be read; `torch`: the deployment's
+    version."""
     import triton
     modules = Modules(target, root, torch)
     file = modules.add(path, module or (module_name(path, root) if root else path.stem))
@@ -196,10 +191,8 @@ def load_function(path: Path, wanted: str | None, target: Any, module: str | Non
         found = found.fn
     with quietly():
         _check_globals(found, path)
-    constants = {
-        name: value for name, value in file.namespace.items()
-        if isinstance(value, (bool, int, str))
-    }
+    constants = {name: value for name, value in file.namespace.items()
+                 if isinstance(value, (bool, int, str))}
     node = _node_of(file, found.fn)
     lambdas = _lambdas(node) if node else {}
     heuristics = {name: Heuristic(function, lambdas.get(name), is_inside or autotuner is None)

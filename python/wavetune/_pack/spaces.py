@@ -107,8 +107,7 @@ def parse_space(json: Any, place: str) -> Space:
     if unknown:
         raise PackError(f"{place}: a space has no member {min(unknown)}")
     configs = _read_list(json, place) if "configs" in json else None
-    parameters = dict.fromkeys(configs[0], []) if configs is not None else _read_parameters(
-        json, place)
+    parameters = _read_parameters(json, place) if configs is None else dict.fromkeys(configs[0], [])
     roles = dict.fromkeys(parameters, "constexpr")
     for name, role in json.get("roles", {}).items():
         if name not in parameters:

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._canonical import Fields, Json
 from .._errors import PackError
-from .expressions import Expression, ExpressionError, expression, grouped, substitute
+from .expressions import ExpressionError, expression, grouped, substitute
 from .keys import Key, format_key
 from .signature import BYTES, DTYPES
 from .spaces import Config
@@ -27,9 +27,7 @@ class Variant:
     """One specialisation. `attributes`: "D" (16 divides) and "S" (32-bit range) by parameter.
 
     `signature` and `constexprs` are what build.json states; constexprs that also depend on the
-    config
-    are in neither, and come from define_values.
-    """
+    config are in neither, and come from define_values."""
 
     when: str
     signature: dict[str, str]
@@ -41,10 +39,6 @@ class Variant:
     def speciality(self) -> tuple[int, int, str]:
         """Sorts the most special first."""
         return (-len(self.constexprs), -sum(map(len, self.attributes.values())), self.when)
-
-
-def _conditional(text: str, key: Key) -> bool:
-    return bool(expression(text).names & set(key))
 
 
 class _Specialiser:
@@ -65,7 +59,7 @@ class _Specialiser:
 
     def require(self, text: str, condition: str) -> None:
         """`condition` holds for this key; it is kept when it depends on the key."""
-        if _conditional(text, self.key) and condition not in self.conditions:
+        if expression(text).names & set(self.key) and condition not in self.conditions:
             self.conditions.append(condition)
 
     def buffer(self, parameter: Any, argument: Fields) -> None:
@@ -93,7 +87,7 @@ class _Specialiser:
         annotated = parameter.annotation_type or None
         if annotated:
             self.check_annotated(name, annotated, dtype)
-        if dtype.startswith(("float", "bfloat")):
+        if "float" in dtype:
             if not annotated and dtype != "float32":
                 raise PackError(f"argument {name} is a {dtype} scalar; Triton passes a Python "
                                 "float as fp32: make it float32, or annotate the parameter")
@@ -117,11 +111,11 @@ class _Specialiser:
     def integer(self, parameter: Any, dtype: str, text: str, annotated: str | None) -> None:
         name = parameter.name
         value = self.evaluate(text, f"argument {name}")
-        if not isinstance(value, int) or isinstance(value, bool):
+        if type(value) is not int:
             raise PackError(f"argument {name} is an integer and its value for the key "
                             f"{format_key(self.key)} is {value!r}")
-        term = grouped(text)
-        if dtype == "int32" and not _INT32[0] <= value <= _INT32[1]:
+        term, fits = grouped(text), _INT32[0] <= value <= _INT32[1]
+        if dtype == "int32" and not fits:
             raise PackError(f"argument {name} is int32 and its value for the key "
                             f"{format_key(self.key)} is {value}; make it int64")
         specialise = not parameter.do_not_specialize
@@ -133,7 +127,6 @@ class _Specialiser:
         if annotated:
             self.signature[name] = annotated
         else:
-            fits = _INT32[0] <= value <= _INT32[1]
             self.signature[name] = "i32" if fits else "i64"
             if dtype == "int64":
                 condition = f"{_INT32[0]} <= {term} <= {_INT32[1]}"
@@ -159,11 +152,9 @@ class _Specialiser:
 
     def when(self) -> str:
         """Conditions that others imply are left out: what 16 divides is not 1."""
-        kept = [
-            c for c in self.conditions
-            if not (c.endswith(" != 1") and f"{c[:-len(' != 1')]} % 16 == 0" in self.conditions)
-        ]
-        text = " and ".join(kept)
+        text = " and ".join(
+            one for one in self.conditions if not one.endswith(" != 1") or
+            f"{one.removesuffix(' != 1')} % 16 == 0" not in self.conditions)
         if len(text.encode()) > WHEN_MAX:
             raise PackError("the condition that says when the code for the key "
                             f"{format_key(self.key)} holds is longer than {WHEN_MAX} bytes; pack "
@@ -206,13 +197,13 @@ def variants_of(jit: Any, manifest: Fields, configs: list[Config], keys: list[Ke
     found: dict[str, Variant] = {}
     for key in keys:
         variant = specialise(jit, manifest, configs, key, uses_range, is_alone)
-        found.setdefault(variant.when, variant)
-        if key not in found[variant.when].keys:
-            found[variant.when].keys.append(key)
+        own = found.setdefault(variant.when, variant).keys
+        if key not in own:
+            own.append(key)
     return sorted(found.values(), key=lambda variant: variant.speciality)
 
 
 def define_values(manifest: Fields, key: Key, config: Config) -> Json:
     """The constexprs of the manifest's defines for a key and a config."""
-    return {name: Expression(str(text)).evaluate({**key, **config})
+    return {name: expression(text).evaluate({**key, **config})
             for name, text in manifest.get("defines", {}).items()}

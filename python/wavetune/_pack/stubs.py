@@ -4,9 +4,11 @@ GPU, capability, shared memory) is answered; where anything depends on more, tha
 says what to give instead.
 """
 
+import functools
+import re
 import types
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, NoReturn
+from typing import Any, Iterator, NoReturn
 
 from .._canonical import Json
 from .._errors import PackError
@@ -63,20 +65,17 @@ class Stub:
     def _refuse(self, *args: Any) -> NoReturn:
         if self._why:
             raise Needed(f"the value of {self._path} is needed to read the kernel, and {self._why}")
-        why = f"pack does not execute {self._module}, only this file, triton, the standard " \
-            "library and what --package-root has"
-        if self._module is None:
-            why = "there is no GPU here to ask"
+        why = "there is no GPU here to ask" if self._module is None else \
+            f"pack does not execute {self._module}, only this file, triton, the standard library " \
+            "and what --package-root has"
         asks = self._module is None or self._module.split(".")[0] == "torch"
         hint = "; driver.active.get_current_target() answers for --arch" if asks else ""
         raise Needed(f"the value of {self._path} is needed to read the kernel, and {why}: put the "
                      f"value, or what makes it, into this file{hint}")
 
-    __bool__ = __len__ = __iter__ = __getitem__ = __int__ = \
-        __float__ = __index__ = __contains__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = \
-        __rmul__ = __floordiv__ = __truediv__ = __mod__ = _refuse
-    __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __bool__ = __len__ = __iter__ = __getitem__ = __int__ = __float__ = __index__ = _refuse
+    __contains__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+    __floordiv__ = __truediv__ = __mod__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
 
     def __eq__(self, other: object) -> bool:
         return self is other or self._refuse()
@@ -97,8 +96,8 @@ class _Properties(dict[str, Any]):
 
 
 def device_properties(target: Any) -> Json:
-    shared = _LDS_OF_AMD.get(target.arch,
-                             65536) if target.backend == "hip" else _SHARED_OF_CUDA.get(target.arch)
+    shared = _SHARED_OF_CUDA.get(target.arch) if target.backend == "cuda" else \
+        _LDS_OF_AMD.get(target.arch, 65536)
     known = _Properties(warpSize=target.warp_size)
     if shared is not None:
         known["max_shared_mem"] = shared
@@ -150,66 +149,43 @@ DTYPES = {name: Dtype(name, size) for name, size in BYTES.items() if name != "fl
 
 def make_torch(target: Any, version: str | None = None) -> Stub:
     """torch: what follows from the target, its dtypes, and its version where that is known."""
-    def answer(value: Any) -> Callable[..., Any]:
-        return lambda *args, **kwargs: value
-
+    answers = {"is_available": True, "device_count": 1, "current_device": 0,
+               "get_device_capability": _capability(target)}
+    stated = version if version is not None else Stub(
+        "torch.__version__", why="its version is not known: --torch VERSION states it")
     known = {
-        "torch.version.hip": "0" if target.backend == "hip" else None,
-        "torch.version.cuda": "0" if target.backend == "cuda" else None,
-        "torch.cuda.is_available": answer(True), "torch.cuda.device_count": answer(1),
-        "torch.cuda.current_device": answer(0), "torch.cuda.get_device_capability": answer(
-            _capability(target)), "torch.__version__": version, **{
-                f"torch.{name}": dtype for name, dtype in DTYPES.items()
-            }, "torch.half": DTYPES["float16"], "torch.float": DTYPES["float32"],
-        "torch.long": DTYPES["int64"]
+        "version.hip": "0" if target.backend == "hip" else None,
+        "version.cuda": "0" if target.backend == "cuda" else None,
+        **{f"cuda.{name}": lambda *args, value=value, **kwargs: value
+           for name, value in answers.items()}, **DTYPES, "half": DTYPES["float16"],
+        "float": DTYPES["float32"], "long": DTYPES["int64"], "__version__": stated
     }
-    if version is None:
-        known["torch.__version__"] = Stub(
-            "torch.__version__", why="its version is not known: --torch VERSION states it"
-        )
-    return Stub("torch", known, "torch")
+    return Stub("torch", {f"torch.{name}": value for name, value in known.items()}, "torch")
 
 
 def known_elsewhere() -> dict[str, Json]:
     """Answers of other packages that follow from the target being a GPU of AMD or NVIDIA."""
-    return {
-        "transformers": {
-            f"transformers.utils.is_torch_{name}_available": lambda *args: False
-            for name in ELSEWHERE
-        }
-    }
+    return {"transformers": {f"transformers.utils.is_torch_{name}_available": lambda *args: False
+                             for name in ELSEWHERE}}
 
 
+@functools.total_ordering
 class _Version:
     """packaging.version.Version as far as comparing releases goes."""
 
     def __init__(self, text: str):
-        numbers, rest = [], text.partition("+")[0].removeprefix("v")
-        while rest and rest[0].isdigit():
-            digits = rest[:len(rest) - len(rest.lstrip("0123456789"))]
-            numbers.append(int(digits))
-            rest = rest[len(digits):]
-            if not rest.startswith(".") or not rest[1:2].isdigit():
-                break
-            rest = rest[1:]
+        # A stand-in, asked whether it is empty, says what is needed.
+        found = re.match(r"v?(\d+(?:\.\d+)*)?([^+]*)", text or "")
+        assert found is not None  # both parts may be empty
+        numbers = [int(number) for number in (found[1] or "").split(".") if number]
         self.text, self.release = text, tuple(numbers)
         self.major, self.minor, self.micro = (*numbers, 0, 0, 0)[:3]
-        stripped = numbers[:]
-        while stripped and stripped[-1] == 0:
-            stripped.pop()
-        self._order = (stripped, not rest or "post" in rest)
+        while numbers and numbers[-1] == 0:
+            numbers.pop()
+        self._order = numbers, not found[2] or "post" in found[2]
 
     def __lt__(self, other: "_Version") -> bool:
         return self._order < other._order
-
-    def __le__(self, other: "_Version") -> bool:
-        return self._order <= other._order
-
-    def __gt__(self, other: "_Version") -> bool:
-        return self._order > other._order
-
-    def __ge__(self, other: "_Version") -> bool:
-        return self._order >= other._order
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Version) and self._order == other._order

@@ -35,30 +35,23 @@ class TunedFolder:
     def __init__(self, path: Path):
         self.path = path
         if (path / NAME).exists():
-            raise PackError(
-                f"{path} has a {NAME} that `wavetune fetch` or a person wrote: name another folder "
-                "with --cache")
-        if (
-            path.exists()
-            and not (path / ENVIRONMENTS).is_dir()
-            and (not path.is_dir() or any(path.iterdir()))
-        ):
-            raise PackError(
-                f"{path} is there and is no folder of `wavetune tune`: name another one with "
-                "--cache")
+            raise PackError(f"{path} has a {NAME} that `wavetune fetch` or a person wrote: name "
+                            "another folder with --cache")
+        if path.exists() and not (path / ENVIRONMENTS).is_dir() and (
+                not path.is_dir() or any(path.iterdir())):
+            raise PackError(f"{path} is there and is no folder of `wavetune tune`: name another "
+                            "one with --cache")
         try:
             for made in (path, path / ENVIRONMENTS):
                 made.mkdir(mode=_MODE, parents=True, exist_ok=True)
             self._lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise PackError(
-                f"another `wavetune tune` works in {path}: wait for it, or name another folder "
-                "with --cache",
-                1) from None
+            raise PackError(f"another `wavetune tune` works in {path}: wait for it, or name "
+                            "another folder with --cache", 1) from None
         except OSError as error:
-            raise PackError(
-                f"cannot use {path}: {error.strerror}; name another folder with --cache") from None
+            raise PackError(f"cannot use {path}: {error.strerror}; name another folder with "
+                            "--cache") from None
         for left in path.glob(f"{_RUN}*"):  # of a run that was killed
             shutil.rmtree(left, ignore_errors=True)
 
@@ -81,14 +74,12 @@ class Environment:
         self.stated, self.digest = dict(stated), digest(stated)
         self.place = Path(place_of(str(folder), stated))
         self.results: dict[tuple[str, tuple[str, ...]], Json] = {}
-        try:
-            for line in (self.place / "results.jsonl").read_text().splitlines():
-                try:
-                    self._take(json.loads(line))
-                except ValueError:
-                    continue  # the machine went down while it was written
-        except FileNotFoundError:
-            pass
+        path = self.place / "results.jsonl"
+        for line in path.read_text().splitlines() if path.exists() else ():
+            try:
+                self._take(json.loads(line))
+            except ValueError:
+                continue  # the machine went down while it was written
 
     def _take(self, result: Json) -> None:
         self.results[result["closure"], tuple(result["texts"])] = result
@@ -150,31 +141,25 @@ class Environment:
                 continue
             function = functions.setdefault(
                 closure, {"name": result["function"].rpartition(":")[2], "choices": []})
-            function["choices"].append({
-                "config": result["winner"], "key": list(texts),
-                "tuning_ms": round(1000 * result["seconds"])
-            })
+            function["choices"].append({"config": result["winner"], "key": texts,
+                                        "tuning_ms": round(1000 * result["seconds"])})
             code.update(result["code"])
             launchers = function.setdefault("launchers", [])
             launchers += [one for one in result["launchers"] if one not in launchers]
             del launchers[LAUNCHERS_MAX:]
         if functions:
-            _replace(
-                self.place / NAME,
-                canonical({
-                    "version": VERSION, "environment": self.stated, "functions": functions,
-                    "code": code
-                }).encode())
+            _replace(self.place / NAME, canonical({
+                "version": VERSION, "environment": self.stated, "functions": functions,
+                "code": code}).encode())
 
 
 class Built:
     """A kernel folder with its build."""
     def __init__(self, place: Path):
         self.place = place
-        self.of = {
-            canonical(key): (closure, tuple(texts))
-            for closure, texts, key in json.loads((place / _OF).read_text())
-        }
+        # By the text of a key: the closure and the texts of its choice.
+        self.made_for = {canonical(key): (closure, tuple(texts))
+                         for closure, texts, key in json.loads((place / _OF).read_text())}
 
     def document(self, name: str) -> Any:
         return json.loads((self.place / name).read_text())
@@ -185,33 +170,31 @@ class Built:
     def result_of(self, report: Fields, function: str, seconds: float) -> Json:
         """A result of what `wavetune-agent tune --json` reported of a key."""
         key = canonical(report["key"])
-        closure, texts = self.of[key]
+        closure, texts = self.made_for[key]
         result: Json = {
-            "closure": closure, "texts": list(texts), "function": function, "key": report["key"],
+            "closure": closure, "texts": texts, "function": function, "key": report["key"],
             "seconds": round(seconds, 3)
         }
         if "winner" not in report:
             return {**result, "state": "failed", "why": report.get("error", "no reason was stated")}
         verdict, winner = report["verdict"], report["winner"]["config_values"]
-        result.update(state="tuned",
-                      first=self.document("space.json")["configs"][report["baseline"]],
-                      winner=winner,
-                      configs=report["configs"],
-                      gain=verdict["speedup"],
-                      verdict=verdict["verdict"],
-                      interval=[1 / verdict[name] for name in ("baseline_upper", "baseline_lower")],
-                      code={},
-                      launchers=[])
         variant = next(one for one in self.document("build/build.json")["variants"]
                        if canonical(one["key"]) == key)
+        launchers, code = [], {}
         for one in (variant, *variant.get("also", ())):
-            if one["signature"] not in result["launchers"]:
-                result["launchers"].append(one["signature"])
+            if one["signature"] not in launchers:
+                launchers.append(one["signature"])
             for made in one["objects"]:
                 cache = made["metadata"].get("cache")
                 if cache is not None and canonical(made["config"]) == canonical(winner):
-                    result["code"][cache["folder"]] = cache["files"]
-        return result
+                    code[cache["folder"]] = cache["files"]
+        return {
+            **result, "state": "tuned", "winner": winner, "configs": report["configs"],
+            "first": self.document("space.json")["configs"][report["baseline"]],
+            "gain": verdict["speedup"], "verdict": verdict["verdict"], "launchers": launchers,
+            "interval": [1 / verdict[name] for name in ("baseline_upper", "baseline_lower")],
+            "code": code
+        }
 
 
 def _replace(path: Path, data: bytes) -> None:

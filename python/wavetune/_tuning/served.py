@@ -1,7 +1,6 @@
 """`tune` with a server: posts what the program recorded, makes jobs of what builders have built,
-and
-waits until each key is tuned and, where a policy makes releases, served. It says what is left, and
-whose move that is.
+and waits until each key is tuned and, where a policy makes releases, served. It says what is left,
+and whose move that is.
 """
 
 from __future__ import annotations
@@ -42,10 +41,8 @@ class _Asking:
                 (key, str(one["environment"].get("arch", "")), str(one["triton"])))
 
     def post(self) -> None:
-        documents = [
-            *(("functions", one) for one in self.functions),
-            *(("launches", one) for one in self.launches)
-        ]
+        documents = [(kind, one) for kind in ("functions", "launches")
+                     for one in getattr(self, kind)]
         while documents:
             n = min(POST_MAX, len(documents))
             while n > 1 and len(body_of(documents[:n])) > BODY_MAX:
@@ -130,8 +127,7 @@ def _report(arguments: argparse.Namespace, program: RecordedProgram,
                    "move")
         print(
             json.dumps({
-                "server": os.environ["WAVETUNE_URL"],
-                "program": {"status": program.status, "was_stopped": program.was_stopped},
+                "server": os.environ["WAVETUNE_URL"], "program": program.outcome(),
                 "status": status, "keys": [{name: one[name]
                                             for name in members if name in one} for one in keys]
             }))
@@ -141,11 +137,8 @@ def _report(arguments: argparse.Namespace, program: RecordedProgram,
         key = ", ".join(f"{name}={value}" for name, value in one["key"].items())
         rows.append((one["function"], key, one["state"], one.get("channel") or "", one["move"] or
                      "", one["waits_for"] or one.get("refused") or one.get("reason") or ""))
-    for line in (
-        table(rows, 5)
-        if keys
-        else ["wavetune tune: nothing new: every key that the program launched has a choice"]
-    ):
+    nothing = ["wavetune tune: nothing new: every key that the program launched has a choice"]
+    for line in table(rows, 5) if keys else nothing:
         print(line, file=sys.stderr)
 
 

@@ -103,7 +103,8 @@ class Contents:
                  blob: Callable[[str], bytes], scale: float = 1, before: int = 0, after: int = 0):
         self._stated = dtype, fill, index, elements, seed, blob
         self.scale, self.dtype, self.elements = scale, dtype, elements
-        self.itemsize = np.dtype(STORED[dtype]).itemsize
+        self.stored = np.dtype(STORED[dtype])
+        self.itemsize = self.stored.itemsize
         (self.kind, self.value), = ({fill: None} if isinstance(fill, str) else fill).items()
         self.before, self.own = before, elements - before - after  # elements of the view
         is_random = self.kind in ("normal", "uniform", "integers")
@@ -115,7 +116,7 @@ class Contents:
         if self.kind == "normal":
             self.table = self._normal_block(min(self.period, BLOCK))
         elif self.kind == "blob":
-            self.table = np.frombuffer(blob(self.value), STORED[dtype])
+            self.table = np.frombuffer(blob(self.value), self.stored)
 
     def scaled(self, scale: float) -> Contents:
         if self.kind != "normal" or self.scale == scale:
@@ -157,11 +158,14 @@ class Contents:
         with np.errstate(over="ignore"):
             index = np.asarray(indices).astype(np.int64)
             if self.kind == "ramp":
-                return self._ramp(index - self.before)
+                return stored(self.dtype, self._ramp(index - self.before))
             if self.kind in ("sorted", "permutation", "index", "blob"):
                 index = np.clip(index - self.before, 0, self.own - 1)
             index = index.astype(np.uint64) % np.uint64(self.period)
-            return getattr(self, f"_{self.kind}")(index)
+            values = getattr(self, f"_{self.kind}")(index)
+            return values if self.table is not None else stored(self.dtype, values)
+
+    # By kind of fill: as doubles, or out of the table.
 
     def _drawn(self, index: Any, each: int = 1) -> Any:
         """64 random bits for each `each` elements."""
@@ -175,37 +179,36 @@ class Contents:
         picked = bits >> (own % np.uint64(4) * np.uint64(16)) & np.uint64(BLOCK - 1)
         return self.table[np.where(block == 0, own, picked).astype(np.int64)]
 
+    def _blob(self, index: Any) -> Any:
+        return self.table[index.astype(np.int64)]
+
     def _uniform(self, index: Any) -> Any:
         low, high = self.value or (0.0, 1.0)
-        return stored(self.dtype, low + (high - low) * _unit(self._drawn(index)))
+        return low + (high - low) * _unit(self._drawn(index))
 
     def _integers(self, index: Any) -> Any:
         low, high = self.value
-        return stored(self.dtype,
-                      float(low) + _below(self._drawn(index), high - low + 1).astype(np.float64))
+        return float(low) + _below(self._drawn(index), high - low + 1).astype(np.float64)
 
     def _sorted(self, index: Any) -> Any:
         low, high = map(float, self.value)
         part = (index.astype(np.float64) + _unit(self._drawn(index))) / float(self.own)
         values = np.minimum(low + np.floor((high - low + 1) * part), high)
         values = np.where(index == np.uint64(self.own - 1), high, values)
-        return stored(self.dtype, np.where(index == 0, low, values))
+        return np.where(index == 0, low, values)
 
     def _ramp(self, index: Any) -> Any:
         start, step = self.value
-        return stored(self.dtype, start + index.astype(np.float64) * step)
+        return start + index.astype(np.float64) * step
 
     def _permutation(self, index: Any) -> Any:
-        return stored(self.dtype, _permuted(index, self.value, self.seed).astype(np.float64))
+        return _permuted(index, self.value, self.seed)
 
     def _index(self, index: Any) -> Any:
-        return stored(self.dtype, (index % np.uint64(_modulus(self.dtype))).astype(np.float64))
+        return index % np.uint64(_modulus(self.dtype))
 
     def _constant(self, index: Any) -> Any:
-        return np.broadcast_to(stored(self.dtype, float(self.value)), index.shape)
+        return np.full(index.shape, float(self.value))
 
     def _zeros(self, index: Any) -> Any:
-        return np.zeros(index.shape, STORED[self.dtype])
-
-    def _blob(self, index: Any) -> Any:
-        return self.table[index.astype(np.int64)]
+        return np.zeros(index.shape)

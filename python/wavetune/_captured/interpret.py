@@ -58,7 +58,7 @@ def expected_of(function: Fields, launch: Any, manifest: Fields, case: Fields,
         return f"the contents {lost[0]}, which a program reads, are not on this builder"
     request = {
         "function": function, "arguments": launch.arguments,
-        "configs": [vars(one) for one in launch.configs], "names": names,
+        "configs": [vars(one) for one in launch.configs], "names": list(names),
         "manifest": manifest["arguments"], "case": case, "blobs": places, "precisions": precisions
     }
     path = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")]

@@ -47,8 +47,8 @@ class Buffer:
             if page in self.pages:
                 elements, is_own = self.pages[page]
                 here = index // _PAGE == page
-                values[here] = np.where(is_own[index[here] % _PAGE], elements[index[here] % _PAGE],
-                                        values[here])
+                place = index[here] % _PAGE
+                values[here] = np.where(is_own[place], elements[place], values[here])
         return values
 
     def store(self, index: Any, values: Any) -> None:
@@ -56,19 +56,18 @@ class Buffer:
             elements, is_own = self.pages.setdefault(
                 page, (np.zeros(_PAGE, values.dtype), np.zeros(_PAGE, bool)))
             here = index // _PAGE == page
-            elements[index[here] % _PAGE] = values[here]
-            is_own[index[here] % _PAGE] = True
+            place = index[here] % _PAGE
+            elements[place], is_own[place] = values[here], True
 
     def take(self) -> tuple[Any, Any, Any]:
         """(indices read, indices written, values), in order; the next program begins anew."""
-        read = np.unique(np.concatenate(self.read)) if self.read else np.zeros(0, np.int64)
+        none, no_values = np.zeros(0, np.int64), np.zeros(0, self.contents.stored)
+        read = np.unique(np.concatenate([none, *self.read]))
         pages = sorted(self.pages.items())
         index = [page * _PAGE + np.flatnonzero(is_own) for page, (_, is_own) in pages]
         values = [elements[is_own] for _, (elements, is_own) in pages]
         self.read, self.pages = [], {}
-        if not pages:
-            return read, np.zeros(0, np.int64), np.zeros(0, self.contents.at([0]).dtype)
-        return read, np.concatenate(index), np.concatenate(values)
+        return read, np.concatenate([none, *index]), np.concatenate([no_values, *values])
 
 
 class Memory:
@@ -79,9 +78,8 @@ class Memory:
 
     def outside(self) -> dict[str, tuple[int, int]]:
         """By buffer, how many elements before it and behind it were read."""
-        found = {
-            one.name: (-one.lowest, one.highest - one.contents.elements + 1) for one in self.buffers
-        }
+        found = {one.name: (-one.lowest, one.highest - one.contents.elements + 1)
+                 for one in self.buffers}
         return {name: around for name, around in found.items() if any(around)}
 
     def address(self, number: int, element: int = 0) -> int:
@@ -106,8 +104,8 @@ class Memory:
                 element = low if low < 0 else high
                 if what == "writes" and self.is_exact:
                     raise WritesOutside(f"it writes {buffer.name}[{element}], and what it was "
-                                        f"passed has {elements} elements: mend "
-                                        f"the kernel or its grid, or pass a larger {buffer.name}")
+                                        f"passed has {elements} elements: mend the kernel or its "
+                                        f"grid, or pass a larger {buffer.name}")
                 is_near = max(-low, high - elements) * own < _OUTSIDE_MAX
                 if what != "reads" or not self.is_exact or not is_near:
                     raise NotInterpreted(f"a program {what} {buffer.name}[{element}], which has "
@@ -131,4 +129,4 @@ class Memory:
                 raise NotInterpreted(f"a program writes to {buffer.name}, which the compiled code "
                                      "does not")
             buffer.is_sum = buffer.is_sum or is_sum
-            buffer.store(index, values[here].view(buffer.contents.at([0]).dtype))
+            buffer.store(index, values[here].view(buffer.contents.stored))

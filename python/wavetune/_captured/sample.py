@@ -26,7 +26,7 @@ from .calling import defaults_of, plain
 from .documents import value_of
 from .emulator import ATOMICS, Emulator
 from .fills import element_of
-from .inputs import STORED, Contents
+from .inputs import Contents
 from .memory import Buffer, Memory, NotInterpreted
 from .module import make_again
 from .scaling import find_scale, is_moderate, largest_sums
@@ -144,8 +144,7 @@ class _Run:
             buffer.contents.filled.clear()
         for name, value in fills.items():
             own, contents = self.case[name], self.contents(name)
-            element = np.frombuffer(element_of(contents.dtype, decode(value)),
-                                    STORED[contents.dtype])[0]
+            element = np.frombuffer(element_of(contents.dtype, decode(value)), contents.stored)[0]
             start = own.get("before", 0)
             contents.filled.append((start, start + own["elements"], element))
 

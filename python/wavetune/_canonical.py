@@ -12,10 +12,12 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Mapping
 
 from ._errors import PackError
 
+Json = dict[str, Any]  # an object
+Fields = Mapping[str, Any]  # one that is only read
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import __version__
+from ._canonical import Json, canonical, digest, read_json
 from ._errors import PackError
 from ._pack.decorator import IGNORABLE
 
@@ -33,6 +34,17 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see --help\n")
 
 
+_REPEATED: Json = {"action": "append", "default": []}
+_JSON = ("--json", None, "print one JSON document")
+
+
+def add_options(parser: Any, *rows: tuple[Any, ...]) -> None:
+    """(flags, metavar, or None for a switch, help, and what else argparse is told)"""
+    for flags, metavar, text, *more in rows:
+        kind = {"metavar": metavar} if metavar else {"action": "store_true"}
+        parser.add_argument(*flags.split(), help=text, **kind, **(more[0] if more else {}))
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python3 -m wavetune",
@@ -52,185 +64,130 @@ def _parser() -> argparse.ArgumentParser:
 
     pack = commands.add_parser("pack", help="compile every config for some keys into a build",
                                epilog=_EPILOG, formatter_class=raw)
-    pack.add_argument(
-        "place",
-        metavar="DIR[:VERSION]|FILE.py[:FUNCTION]",
-        help="a kernel folder, or a Python file",
-    )
+    pack.add_argument("place", metavar="DIR[:VERSION]|FILE.py[:FUNCTION]",
+                      help="a kernel folder, or a Python file")
     _common(pack)
-    pack.add_argument(
-        "--output", "-o", required=True, metavar="FOLDER", help="where the build goes"
-    )
+    add_options(pack, ("--output -o", "FOLDER", "where the build goes", {"required": True}))
     _compilers(pack)
-    pack.add_argument(
-        "--keep-spilling",
-        action="store_true",
-        help="compile also configs whose loops carry twice as much as the GPU has registers",
-    )
-    pack.add_argument(
-        "--cache", metavar="FOLDER", help="Triton's cache to use and keep (a private one)"
-    )
-    pack.add_argument(
-        "--image",
-        metavar="FILE",
-        help="identity.json of the image whose Triton cache will hold the code objects (one like "
-        "this Python's)",
-    )
+    add_options(
+        pack,
+        ("--keep-spilling", None,
+         "compile also configs whose loops carry twice as much as the GPU has registers"),
+        ("--cache", "FOLDER", "Triton's cache to use and keep (a private one)"),
+        ("--image", "FILE",
+         "identity.json of the image whose Triton cache will hold the code objects (one like this "
+         "Python's)"))
     file = pack.add_argument_group("for a file")
-    file.add_argument("--kernel", metavar="FOLDER", help="where the kernel folder goes")
-    file.add_argument(
-        "--signature", metavar="TEXT", help="what the function is called with (python/README.md)"
-    )
-    file.add_argument("--grid", metavar="TEXT", help="the launch's lambda or tuple, as Python")
-    file.add_argument("--space", metavar="FILE", help="a space (JSON), in place of the decorator's "
-                                                      "configs")
-    file.add_argument(
-        "--package-root",
-        metavar="FOLDER",
-        help="the folder that holds the file's package (site-packages): what the "
-        "kernel needs of its other modules is read from there; the package is not imported",
-    )
-    pack.add_argument(
-        "--ignore", action="append", choices=IGNORABLE, metavar="ARGUMENT",
-        help="pack as if the autotune "
-        f"decorator had no {', '.join(IGNORABLE[:-1])} or {IGNORABLE[-1]}; may be "
-        f"repeated")
-    file.add_argument("--name", metavar="NAME", help="of the kernel (the function's)")
-    file.add_argument(
-        "--module",
-        metavar="NAME",
-        help="the module that imports the function in the deployment (the file's name)",
-    )
+    add_options(
+        file,
+        ("--kernel", "FOLDER", "where the kernel folder goes"),
+        ("--signature", "TEXT", "what the function is called with (python/README.md)"),
+        ("--grid", "TEXT", "the launch's lambda or tuple, as Python"),
+        ("--space", "FILE", "a space (JSON), in place of the decorator's configs"),
+        ("--package-root", "FOLDER",
+         "the folder that holds the file's package (site-packages): what the kernel needs of its "
+         "other modules is read from there; the package is not imported"))
+    add_options(
+        pack,
+        ("--ignore", "ARGUMENT",
+         f"pack as if the autotune decorator had no {', '.join(IGNORABLE[:-1])} or "
+         f"{IGNORABLE[-1]}; may be repeated",
+         {"action": "append", "choices": IGNORABLE}))
+    add_options(
+        file,
+        ("--name", "NAME", "of the kernel (the function's)"),
+        ("--module", "NAME",
+         "the module that imports the function in the deployment (the file's name)"))
 
     build = commands.add_parser("build", help="make kernels and builds of the launches that "
                                               "programs recorded")
-    build.add_argument(
-        "captures",
-        nargs="?",
-        metavar="FOLDER",
-        help="what WAVETUNE_CAPTURE_TO named for the programs",
-    )
-    build.add_argument(
-        "--output", "-o", metavar="FOLDER", help="where the kernel folders go, each with its build"
-    )
-    build.add_argument(
-        "--url",
-        metavar="URL",
-        help="in place of FOLDER: lease launches from this server ($WAVETUNE_TOKEN, role builder) "
-        "and push what is built",
-    )
-    build.add_argument("--wait", action="store_true", help="with --url: go on until stopped")
-    build.add_argument(
-        "--patience",
-        type=float,
-        default=60.0,
-        metavar="S",
-        help="with --url: how long a server may be away (%(default)g)",
-    )
-    build.add_argument(
-        "--arch",
-        action="append",
-        default=[],
-        metavar="ARCH",
-        help="gfx942, sm_90, … (those of the GPUs that "
-        "launches were recorded on); with --url may be repeated (gfx942)",
-    )
+    build.add_argument("captures", nargs="?", metavar="FOLDER",
+                       help="what WAVETUNE_CAPTURE_TO named for the programs")
+    add_options(
+        build,
+        ("--output -o", "FOLDER", "where the kernel folders go, each with its build"),
+        ("--url", "URL",
+         "in place of FOLDER: lease launches from this server ($WAVETUNE_TOKEN, role builder) and "
+         "push what is built"),
+        ("--wait", None, "with --url: go on until stopped"),
+        ("--patience", "S",
+         "with --url: how long a server may be away (%(default)g)",
+         {"type": float, "default": 60.0}),
+        ("--arch", "ARCH",
+         "gfx942, sm_90, … (those of the GPUs that launches were recorded on); with --url may be "
+         "repeated (gfx942)",
+         _REPEATED))
     _compilers(build)
-    build.add_argument(
-        "--sign-key",
-        metavar="FILE",
-        help="with --url: a private key (`wavetune key new`) that signs kernels and builds",
-    )
-    build.add_argument(
-        "--no-sandbox",
-        action="store_true",
-        help="compile captured text with all rights of this user, where "
-        "wavetune-agent is not installed or Linux cannot confine it",
-    )
-    build.add_argument("--json", action="store_true", help="print one JSON document")
+    add_options(
+        build,
+        ("--sign-key", "FILE",
+         "with --url: a private key (`wavetune key new`) that signs kernels and builds"),
+        ("--no-sandbox", None,
+         "compile captured text with all rights of this user, where wavetune-agent is not "
+         "installed or Linux cannot confine it"),
+        _JSON)
 
     keys = commands.add_parser("keys", help="show the specialisation and the variant of each key")
     keys.add_argument("place", metavar="DIR[:VERSION]", help="a kernel folder")
     _common(keys)
-    keys.add_argument(
-        "--build", metavar="FOLDER", help="say which variant of this build a key gets"
-    )
+    add_options(keys, ("--build", "FOLDER", "say which variant of this build a key gets"))
 
     identity = commands.add_parser("identity", help="record what the paths of this image's caches "
                                                     "are made of")
-    identity.add_argument(
-        "--output", "-o", metavar="FILE", help="where identity.json goes (standard output)"
-    )
-    identity.add_argument(
-        "--function",
-        action="append",
-        default=[],
-        metavar="KERNEL=MODULE:NAME",
-        help="a decorated function and the kernel it stands for: its name, its hash or its folder; "
-        "may be repeated",
-    )
-    identity.add_argument(
-        "--arch",
-        metavar="ARCH",
-        help="of the GPU that the image will run on (that of this machine)",
-    )
-    identity.add_argument(
-        "--gpu", metavar="NAME", help="its name as torch has it (that of this machine)"
-    )
-    identity.add_argument(
-        "--put", action="store_true", help="keep it at the server: $WAVETUNE_URL, $WAVETUNE_TOKEN"
-    )
-    identity.add_argument(
-        "--json",
-        action="store_true",
-        help="print one JSON document: the digest, the notes, and the "
-        "identity where no --output is",
-    )
+    add_options(
+        identity,
+        ("--output -o", "FILE", "where identity.json goes (standard output)"),
+        ("--function", "KERNEL=MODULE:NAME",
+         "a decorated function and the kernel it stands for: its name, its hash or its folder; may "
+         "be repeated",
+         _REPEATED),
+        ("--arch", "ARCH", "of the GPU that the image will run on (that of this machine)"),
+        ("--gpu", "NAME", "its name as torch has it (that of this machine)"),
+        ("--put", None, "keep it at the server: $WAVETUNE_URL, $WAVETUNE_TOKEN"),
+        ("--json", None,
+         "print one JSON document: the digest, the notes, and the identity where no --output is"))
 
     env = commands.add_parser("env", help="print the versions of triton and torch that this Python "
                                           "has, as JSON")
-    env.add_argument("--json", action="store_true", help="the same: it is always JSON")
+    add_options(env, ("--json", None, "the same: it is always JSON"))
     return parser
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--key", action="append", default=[], metavar="NAME=VALUE,…",
-                        help="a key; may be repeated")
-    parser.add_argument("--keys", metavar="FILE", help="keys as JSON objects, one a line")
-    parser.add_argument("--arch", default="gfx942", help="gfx942, sm_90, … (%(default)s)")
-    parser.add_argument(
-        "--gpu-name",
-        default="",
-        metavar="NAME",
-        help="what conditions of the space read as gpu_name",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_options(
+        parser,
+        ("--key", "NAME=VALUE,…", "a key; may be repeated", _REPEATED),
+        ("--keys", "FILE", "keys as JSON objects, one a line"),
+        ("--arch", "ARCH", "gfx942, sm_90, … (%(default)s)", {"default": "gfx942"}),
+        ("--gpu-name", "NAME", "what conditions of the space read as gpu_name", {"default": ""}),
+        _JSON)
 
 
 def add_compilers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--processes", "-j", type=int, default=len(os.sched_getaffinity(0)),
-                        metavar="N", help="compilers at once (the CPUs: %(default)s)")
-    parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds for "
-                        "compiling a config (%(default)g)")
+    add_options(
+        parser,
+        ("--processes -j", "N",
+         "compilers at once (the CPUs: %(default)s)",
+         {"type": int, "default": len(os.sched_getaffinity(0))}),
+        ("--timeout", "S",
+         "seconds for compiling a config (%(default)g)",
+         {"type": float, "default": 300.0}))
 
 
 def _compilers(parser: argparse.ArgumentParser) -> None:
     add_compilers(parser)
-    parser.add_argument(
-        "--torch",
-        metavar="VERSION",
-        help="of the deployment (that of this Python, when it has one)",
-    )
-    parser.add_argument("--rocm", metavar="VERSION", help="of the deployment (not stated)")
+    add_options(
+        parser,
+        ("--torch", "VERSION", "of the deployment (that of this Python, when it has one)"),
+        ("--rocm", "VERSION", "of the deployment (not stated)"))
 
 
-def _toolchain(arguments: argparse.Namespace) -> dict[str, str]:
-    from ._pack.interpreter import describe
-    torch = getattr(arguments, "torch", None) or describe()["torch"]
-    return {
-        name: value
-        for name, value in (("torch", torch), ("rocm", getattr(arguments, "rocm", None))) if value
-    }
+def toolchain(arguments: argparse.Namespace) -> dict[str, str]:
+    """torch and rocm of the deployment, where known."""
+    from ._pack.versions import describe
+    stated = {"torch": getattr(arguments, "torch", None) or describe()["torch"],
+              "rocm": getattr(arguments, "rocm", None)}
+    return {name: value for name, value in stated.items() if value}
 
 
 def _file_place(place: str) -> tuple[Path, str | None] | None:
@@ -239,17 +196,16 @@ def _file_place(place: str) -> tuple[Path, str | None] | None:
 
 
 def _request(arguments: argparse.Namespace, kernel: Any, keys: list[Any]) -> Any:
+    from ._pack.artifacts import image_of
     from ._pack.build import Request
-    toolchain, image = _toolchain(arguments), None
-    if getattr(arguments, "image", None) is not None:
-        from ._pack.artifacts import image_of
-        from ._canonical import read_json
+    own, stated = vars(arguments), toolchain(arguments)
+    image = None
+    if own.get("image") is not None:
         image = image_of(read_json(Path(arguments.image)), arguments.image)
-    return Request(kernel, keys, arguments.arch, getattr(arguments, "processes", 1),
-                   getattr(arguments, "timeout", 0.0), arguments.gpu_name, toolchain,
-                   getattr(arguments, "cache", None), getattr(arguments, "module", None), image,
-                   getattr(arguments, "keep_spilling", False), toolchain.get("torch"),
-                   tuple(getattr(arguments, "ignore", None) or ()))
+    return Request(kernel, keys, arguments.arch, own.get("processes", 1), own.get("timeout", 0.0),
+                   arguments.gpu_name, stated, own.get("cache"), own.get("module"), image,
+                   own.get("keep_spilling", False), stated.get("torch"),
+                   tuple(own.get("ignore") or ()))
 
 
 def _pack(arguments: argparse.Namespace) -> int:
@@ -269,7 +225,7 @@ def _pack(arguments: argparse.Namespace) -> int:
         for name in ("kernel", "signature", "grid", "space", "name", "package_root"):
             if getattr(arguments, name) is not None:
                 raise PackError(f"--{name} is for a file; {arguments.place} is a kernel folder, "
-                                f"which states it")
+                                "which states it")
         kernel, folder = load_kernel(arguments.place), nullcontext()
     with folder:
         result = pack(_request(arguments, kernel, keys), Path(arguments.output))
@@ -278,13 +234,15 @@ def _pack(arguments: argparse.Namespace) -> int:
         return 0
     for variant in result["variants"]:
         when = f"when {variant['when']}" if variant["when"] else "for every key"
-        failed = f", {variant['failed']} failed" if variant["failed"] else ""
-        failed += (
-            f", {variant['left_out']} left out by prune_configs_by" if variant["left_out"] else ""
-        )
-        print(f"{variant['objects']} objects{failed} {when}")
+        print(_counts((variant["objects"], "objects"), (variant["failed"], "failed"),
+                      (variant["left_out"], "left out by prune_configs_by")), when)
     print(f"{result['folder']}: build {result['build']} of kernel {result['kernel']}")
     return 0
+
+
+def _counts(*counts: tuple[int, str]) -> str:
+    """The first, and those of the others that are not 0."""
+    return ", ".join(f"{n} {what}" for i, (n, what) in enumerate(counts) if n or i == 0)
 
 
 def _terms(arguments: argparse.Namespace) -> Any:
@@ -293,7 +251,7 @@ def _terms(arguments: argparse.Namespace) -> Any:
     from ._pack.signing import SigningKey
     key = SigningKey(arguments.sign_key) if arguments.sign_key is not None else None
     clean_environment()
-    return Terms(arguments.processes, arguments.timeout, _toolchain(arguments),
+    return Terms(arguments.processes, arguments.timeout, toolchain(arguments),
                  find_launcher(arguments.no_sandbox), key)
 
 
@@ -301,21 +259,16 @@ def _build(arguments: argparse.Namespace) -> int:
     from ._captured.build import build_folder
     if arguments.processes < 1:
         raise PackError("--processes is at least 1")
-    if (arguments.captures is None) == (arguments.url is None) or (arguments.captures is None) != (
-        arguments.output is None
-    ):
+    is_local = arguments.captures is not None
+    if is_local == (arguments.url is not None) or is_local != (arguments.output is not None):
         raise PackError("give FOLDER and --output, or --url")
     if arguments.url is not None:
         return _build_leased(arguments)
     if len(arguments.arch) > 1 or arguments.wait or arguments.sign_key is not None:
         raise PackError("--wait, --sign-key and several --arch are for --url; `wavetune kernel "
                         "push --sign-key` signs folders")
-    report = build_folder(
-        Path(arguments.captures),
-        Path(arguments.output),
-        (arguments.arch or [None])[0],
-        _terms(arguments),
-    )
+    report = build_folder(Path(arguments.captures), Path(arguments.output),
+                          (arguments.arch or [None])[0], _terms(arguments))
     if arguments.json:
         print(json.dumps(report))
     else:
@@ -326,15 +279,11 @@ def _build(arguments: argparse.Namespace) -> int:
     return 0 if report["built"] or not report["refused"] else 1
 
 
-def built_line(one: dict[str, Any]) -> str:
+def built_line(one: Json) -> str:
     """What a report has of a kernel, in a line."""
-    counts = (
-        (one["objects"], "objects"),
-        (one["failed"], "failed"),
-        (one["pruned"], "pruned by the program"),
-    )
-    return f"{one['folder']}: " + ", ".join(
-        [f"{len(one['keys'])} keys", *(f"{n} {what}" for n, what in counts if n)])
+    return f"{one['folder']}: " + _counts(
+        (len(one["keys"]), "keys"), (one["objects"], "objects"), (one["failed"], "failed"),
+        (one["pruned"], "pruned by the program"))
 
 
 def _build_leased(arguments: argparse.Namespace) -> int:
@@ -355,8 +304,7 @@ def _build_leased(arguments: argparse.Namespace) -> int:
 
 def _keys(arguments: argparse.Namespace) -> int:
     from ._pack.build import make_plan
-    from ._canonical import read_json
-    from ._pack.expressions import Expression
+    from ._pack.expressions import expression
     from ._pack.folder import load_kernel
     from ._pack.keys import format_key, read_keys
     plan = make_plan(
@@ -365,14 +313,14 @@ def _keys(arguments: argparse.Namespace) -> int:
     result = []
     for variant, configs in zip(plan.variants, plan.configs):
         for key in variant.keys:
-            entry = {
+            entry: Json = {
                 "key": key, "when": variant.when, "signature": variant.signature,
                 "constexprs": variant.constexprs, "attributes": variant.attributes,
                 "configs": len(configs)
             }
             if build is not None:
                 entry["variant"] = next((i for i, v in enumerate(build["variants"])
-                                         if "when" not in v or Expression(v["when"]).evaluate(key)),
+                                         if "when" not in v or expression(v["when"]).evaluate(key)),
                                         None)
             result.append(entry)
     if arguments.json:
@@ -386,13 +334,12 @@ def _keys(arguments: argparse.Namespace) -> int:
                   f"{entry['when'] or 'always'}\n"
                   f"  signature  {types}\n  constexprs {json.dumps(entry['constexprs'])}")
             if build is not None:
-                print("  variant    " +
-                      ("none: pack it" if entry["variant"] is None else str(entry["variant"])))
+                number = entry["variant"]
+                print("  variant   ", "none: pack it" if number is None else number)
     return 1 if build is not None and any(entry["variant"] is None for entry in result) else 0
 
 
 def _identity(arguments: argparse.Namespace) -> int:
-    from ._canonical import canonical, digest
     from ._pack.identity import make_identity, put_identity
     identity, notes = make_identity(arguments.arch, arguments.gpu, arguments.function)
     text, own = canonical(identity), digest(identity)
@@ -418,7 +365,7 @@ def _identity(arguments: argparse.Namespace) -> int:
 
 
 def _env(arguments: argparse.Namespace) -> int:
-    from ._pack.interpreter import describe
+    from ._pack.versions import describe
     print(json.dumps(describe()))
     return 0
 

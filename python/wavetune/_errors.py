@@ -23,6 +23,11 @@ def _telling(error: BaseException) -> str:
     return f"{lines[0]} {lines[marker - 1].strip()}: {reason}"
 
 
+def last_line(text: str, otherwise: str = "nothing") -> str:
+    """What a process said last."""
+    return one_line((text.strip().splitlines() or [otherwise])[-1])
+
+
 def one_line(error: BaseException | str, limit: int = 300) -> str:
     """The text of an exception on one line: what a build says of a config that does not compile."""
     text = error if isinstance(error, str) else f"{type(error).__name__}: {_telling(error)}"

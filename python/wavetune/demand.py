@@ -19,6 +19,7 @@ from __future__ import annotations
 import atexit
 import functools
 import json
+import math
 import os
 import random
 import sys
@@ -38,13 +39,13 @@ ITEMS_MAX = 4096  # kept for the next report
 BATCH_MAX = 500
 _MODULES = ("triton.runtime.autotuner", "triton_dejavu.autotuner")
 _SCALARS = (bool, int, float, str, type(None))
+Json = dict[str, Any]  # such as a function's record in identity.json
 
 
 class _Cache(dict):
-    """An Autotuner's cache (key to config), which counts how often a key is found in it. `inner`:
-    the cache that gives it choices (_runtime/restore.py), None without."""
+    """An Autotuner's cache, which counts how often a key is found. `inner`: that of restore.py."""
 
-    def __init__(self, known: dict[Any, Any], watcher: "Watcher", record: dict[str, Any]):
+    def __init__(self, known: dict[Any, Any], watcher: "Watcher", record: Json):
         super().__init__(known)
         self.inner: Any = known if type(known) is not dict else None
         self.watcher, self.record = watcher, record
@@ -77,32 +78,35 @@ class _Cache(dict):
 
     def benched(self, seconds: float, timing: Any) -> None:
         self.spent_s += seconds
-        ms = timing[0] if isinstance(timing, (list, tuple)) else timing
-        if isinstance(ms, (int, float)) and 0 < ms < float("inf"):
-            self.best_ms = ms if self.best_ms is None else min(self.best_ms, ms)
+        ms = _ms_of(timing)
+        if ms is not None:
+            self.best_ms = min(ms, self.best_ms or ms)
 
 
-def wavetune_key(record: dict[str, Any], key: Any) -> dict[str, Any] | None:
+def _ms_of(timing: Any) -> float | None:
+    ms = timing[0] if isinstance(timing, (list, tuple)) else timing
+    return float(ms) if isinstance(ms, (int, float)) and 0 < ms < math.inf else None
+
+
+def wavetune_key(record: Json, key: Any) -> Json | None:
     """The kernel's key of an autotuner's key tuple; None where the record does not say how."""
     names, members = record.get("key_names", []), record.get("tuning_key", [])
     values = [value for value in key if not (isinstance(value, str) and value.startswith("torch."))]
     if not names or len(values) != len(names) or len(members) != len(names):
         return None
-    result: dict[str, Any] = {}
+    result: Json = {}
     for member, value in zip(members, map(typed, values)):
         if not member.isidentifier() or type(value) not in _SCALARS or \
-                result.get(member, value) != value or \
-                value in (float("inf"), float("-inf")) or value != value:
+                type(value) is float and not math.isfinite(value) or \
+                result.setdefault(member, value) != value:
             return None
-        result[member] = value
     return result
 
 
 class Watcher:
-    """`identity`: the parsed identity.json. Everything but patching happens in a thread of its
-    own."""
+    """`identity`: the parsed identity.json. All but patching happens in a thread of its own."""
 
-    def __init__(self, identity: dict[str, Any], wire: Wire, environment: dict[str, Any],
+    def __init__(self, identity: Json, wire: Wire, environment: Json,
                  image: str | None, interval_s: float = INTERVAL_S, tag: str | None = None,
                  regime: str | None = None):
         self.wire, self.interval_s = wire, interval_s
@@ -157,10 +161,9 @@ class Watcher:
 
     def patch(self, module: Any) -> None:
         with quietly("watching autotuners"):
-            self._patch(
-                module.Autotuner,
-                getattr(getattr(sys.modules.get("triton"), "knobs", None), "autotuning", None)
-                if module.__name__ == _MODULES[0] else None)
+            knobs = getattr(sys.modules.get("triton"), "knobs", None)
+            self._patch(module.Autotuner, getattr(knobs, "autotuning", None)
+                        if module.__name__ == _MODULES[0] else None)
 
     def _patch(self, tuners: Any, knobs: Any) -> None:
         init, bench = tuners.__init__, tuners._bench
@@ -202,14 +205,13 @@ class Watcher:
                 record = self._record(told["fn"])
                 if record is not None and not told["cache_hit"]:
                     timing = told["configs_timings"][told["best_config"]]
-                    ms = timing[0] if isinstance(timing, (list, tuple)) else timing
-                    self.missed(record, told["key"], told["duration"] * 1000, ms)
+                    self.missed(record, told["key"], told["duration"] * 1000, _ms_of(timing))
             if before is not None:
                 before(**told)
 
         self._replace(knobs, "listener", listener)
 
-    def _record(self, function: Any) -> dict[str, Any] | None:
+    def _record(self, function: Any) -> Json | None:
         while not hasattr(function, "cache_key"):
             function = function.fn
         return self.records.get((function.__module__, function.fn.__qualname__))
@@ -222,7 +224,7 @@ class Watcher:
                 tuner.cache = _Cache(tuner.cache, self, record)
                 self.caches.append(weakref.ref(tuner.cache))
 
-    def missed(self, record: dict[str, Any], key: Any, tuning_ms: float, kernel_ms: Any) -> None:
+    def missed(self, record: Json, key: Any, tuning_ms: float, kernel_ms: Any) -> None:
         if len(self.events) < ITEMS_MAX:
             self.events.append((record, key, tuning_ms, kernel_ms))
         else:
@@ -233,7 +235,7 @@ class Watcher:
     def _alive(self) -> list[_Cache]:
         return [cache for cache in (reference() for reference in self.caches) if cache is not None]
 
-    def _add(self, record: dict[str, Any], key: Any, hits: int, misses: int, tuning_ms: float,
+    def _add(self, record: Json, key: Any, hits: int, misses: int, tuning_ms: float,
              kernel_ms: Any) -> None:
         own = wavetune_key(record, key)
         if own is None:
@@ -245,8 +247,8 @@ class Watcher:
             return
         item = self.pending.setdefault(place, [0, 0, 0.0, None])
         item[0], item[1], item[2] = item[0] + hits, item[1] + misses, item[2] + tuning_ms
-        if isinstance(kernel_ms, (int, float)) and 0 < kernel_ms < float("inf"):
-            item[3] = float(kernel_ms)
+        if kernel_ms is not None:
+            item[3] = kernel_ms
 
     def collect(self) -> None:
         """Takes what was counted into the sums that are to be posted."""
@@ -305,10 +307,13 @@ def watch(**more: Any) -> bool:
     return False
 
 
-def _settings(more: dict[str, Any]) -> dict[str, Any] | None:
+def _settings(more: Json) -> Json | None:
     variables = os.environ
-    url, token = more.get("url") or variables.get("WAVETUNE_URL"), more.get(
-        "token") or variables.get("WAVETUNE_TOKEN")
+
+    def stated(name: str) -> Any:
+        return more.get(name) or variables.get(f"WAVETUNE_{name.upper()}")
+
+    url, token = stated("url"), stated("token")
     if not token and "wavetune._runtime.settings" in sys.modules:
         token = sys.modules["wavetune._runtime.settings"].taken_token()  # it took the variable away
     if not url or not token:
@@ -328,20 +333,18 @@ def _settings(more: dict[str, Any]) -> dict[str, Any] | None:
         environment = json.loads(variables["WAVETUNE_ENVIRONMENT"])
     if environment is None:
         triton = (identity.get("triton") or {}).get("version")
-        stated = {
-            "rocm": identity.get("rocm"), "torch": identity.get("torch"), "triton": triton,
-            "gpu": identity.get("gpu")
-        }
-        environment = {name: value for name, value in stated.items() if value}
-    image = more.get("image") or variables.get("WAVETUNE_IMAGE")
+        known = {**{name: identity.get(name) for name in ("rocm", "torch", "gpu")},
+                 "triton": triton}
+        environment = {name: value for name, value in known.items() if value}
+    image = stated("image")
     if image is None:
         from ._canonical import digest
         image = digest(identity)
     wire = Wire(url, token, ca_file=variables.get("WAVETUNE_CA_FILE"), insecure=True)
     return {
         "identity": identity, "wire": wire, "environment": environment, "image": image,
-        "tag": more.get("tag") or variables.get("WAVETUNE_TAG"), "regime": more.get("regime") or
-        variables.get("WAVETUNE_REGIME"), "interval_s": more.get("interval_s", INTERVAL_S)
+        "tag": stated("tag"), "regime": stated("regime"),
+        "interval_s": more.get("interval_s", INTERVAL_S)
     }
 
 

@@ -134,7 +134,7 @@ def _make_backend() -> type:
         def get(self, key: str) -> str | None:
             with quietly("a config of Helion"):
                 return get(key)
-            return None
+            return None  # it raised
 
         def put(self, key: str, data: str) -> None:
             with quietly("a config of Helion to send"):
@@ -143,7 +143,7 @@ def _make_backend() -> type:
         def list(self, max_results: int | None = None) -> list[str]:
             with quietly("configs of Helion"):
                 return newest(LIST_DEFAULT if max_results is None else max_results)
-            return []
+            return []  # it raised
 
     return Backend
 

@@ -17,9 +17,9 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+from recorded_calls import call_task  # noqa: E402
 from wavetune._pack.build import clean_environment, compile_tasks  # noqa: E402
 from wavetune._pack.calls import Tensor, prunes, pruned  # noqa: E402
-from wavetune._pack.compiling import call_task  # noqa: E402
 from wavetune._pack.configs import decorator_configs  # noqa: E402
 from wavetune._pack.decorator import refuse_unfollowed  # noqa: E402
 from wavetune._errors import PackError, one_line  # noqa: E402

@@ -13,7 +13,7 @@ from conftest import CONFIG_END, KERNELS, ROOT, TRITON, read, run
 
 from wavetune._pack.artifacts import image_of
 from wavetune._errors import PackError
-from wavetune._pack.options import is_steering
+from wavetune._pack.options import is_compile_variable
 
 SIGNATURE = ["--signature", "x_ptr=*fp16[n], y_ptr=*fp16[n]:write, stride=i64(1), flag=i1(1), factor=fp32(1), "
              "MODE=constexpr('DOUBLE-S')", "--grid", "lambda META: (triton.cdiv(n, META['BLOCK']), )"]
@@ -58,7 +58,7 @@ def put_winner(identity, n, config, root):
 
 
 def deploy(arch, root, how, *sizes, **environment):
-    own = {name: value for name, value in os.environ.items() if not is_steering(name)}
+    own = {name: value for name, value in os.environ.items() if not is_compile_variable(name)}
     own["PYTHONWARNINGS"] = "ignore"
     own.update(PYTHONPATH=str(KERNELS), PYTHONDONTWRITEBYTECODE="1", TRITON_CACHE_DIR=str(root), **environment)
     done = subprocess.run([sys.executable, HERE / "deployment.py", arch, how, *map(str, sizes)], env=own,

@@ -16,7 +16,7 @@ np = pytest.importorskip("numpy", reason="NumPy is not installed: tests/python-e
 sys.path.insert(0, str(ROOT / "tests/python/capturing"))
 import interpreted  # noqa: E402
 from triton._C.libtriton import ir  # noqa: E402
-from wavetune._captured import calling, interpret, scaling, storages  # noqa: E402
+from wavetune._captured import calling, interpret, sample, scaling, storages  # noqa: E402
 from wavetune._captured.documents import Config  # noqa: E402
 from wavetune._captured.floats import (  # noqa: E402
     FLOAT8, bfloat16_of, bfloat16_widened, float8_of, float8_widened)
@@ -57,7 +57,7 @@ class Trial:
     def input(self, name, scale=1):
         """What the agent fills the buffer with, as numbers."""
         dtype, n, fill, _ = self.buffers[name]
-        own = Contents(dtype, fill, list(self.buffers).index(name), n, interpret.SEED, None, scale)
+        own = Contents(dtype, fill, list(self.buffers).index(name), n, sample.SEED, None, scale)
         return widened(dtype, own.at(np.arange(n)))
 
     def values(self, name, scale=1):
@@ -135,7 +135,7 @@ def test_a_sample_of_programs_is_executed(mode, function):
     trial = rows(mode)
     index, values = trial.values("y_ptr")
     wanted = function(trial.input("x_ptr").astype(np.float64).reshape(40, 100)).reshape(-1)
-    assert {0, 39} <= set((index // 100).tolist()) and len(set((index // 100).tolist())) == interpret.PROGRAMS_MAX
+    assert {0, 39} <= set((index // 100).tolist()) and len(set((index // 100).tolist())) == sample.PROGRAMS_MAX
     assert np.allclose(values, wanted[index], rtol=1e-5, atol=1e-6)
 
 
@@ -245,7 +245,7 @@ def test_reads_outside_of_a_buffer_get_inputs_there(tmp_path, fill, is_exact):
     assert (again["x_ptr"]["after"], "after" in again["y_ptr"]) == (16384, False)
     trial.case = {"arguments": again}
     index, values = trial.values("y_ptr")
-    x = Contents("float32", "normal", 0, 512 + 16384, interpret.SEED, None, 1, 0, 16384)
+    x = Contents("float32", "normal", 0, 512 + 16384, sample.SEED, None, 1, 0, 16384)
     assert index.size == 512 and (values == x.at(index + 512)).all()
 
 
@@ -416,7 +416,7 @@ def test_the_same_launch_gives_the_same_bytes():
 @pytest.mark.one_triton
 @pytest.mark.parametrize("grid", [(1, 1, 1), (5, 1, 1), (3, 2, 2), (2**20, 2**20, 2**20)])
 def test_corners_of_the_grid_come_first_and_each_program_once(grid):
-    found = [program for program, _ in zip(interpret.programs(grid), range(100))]
+    found = [program for program, _ in zip(sample.programs(grid), range(100))]
     assert len(set(found)) == len(found) == min(100, math.prod(grid))
     assert all(all(0 <= at < extent for at, extent in zip(program, grid)) for program in found)
     corners = math.prod(min(extent, 2) for extent in grid)
@@ -427,6 +427,6 @@ def test_corners_of_the_grid_come_first_and_each_program_once(grid):
 def test_values_that_are_too_many_are_thinned():
     index = np.concatenate([np.arange(start, start + 7) for start in range(0, 90000, 9)])
     for own in (index, np.arange(100000)):
-        runs, kept, values = interpret._thinned(own, np.zeros(own.size, np.float32), 50000)
+        runs, kept, values = sample._thinned(own, np.zeros(own.size, np.float32), 50000)
         assert runs.nbytes + values.nbytes <= 50000 and values.size == kept.size == runs[:, 1].sum() >= 2000
         assert np.isin(kept, own).all() and (np.diff(kept) > 0).all()

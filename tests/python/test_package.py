@@ -6,10 +6,11 @@ import sys
 import pytest
 import triton
 from conftest import ROOT, TRITON, read, refusal, run
+from recorded_calls import call_task, manifest_members, to_json
 from triton.backends.compiler import GPUTarget
 
-from wavetune._pack.calls import Tensor, heuristic_values, manifest_members, pruned
-from wavetune._pack.constants import from_json, parse_constant, to_json
+from wavetune._pack.calls import Tensor, heuristic_values, pruned
+from wavetune._pack.constants import from_json, parse_constant
 from wavetune._errors import PackError
 from wavetune._pack.signature import parse_signature
 from wavetune._pack.source import load_function, module_name
@@ -271,7 +272,6 @@ def test_calls_with_floats_tuples_and_dtypes_compile(root, tmp_path, monkeypatch
     import triton.language as tl
 
     from wavetune._pack.build import compile_tasks
-    from wavetune._pack.compiling import call_task
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "objects").mkdir()
     decorated, backend = load(root), make_backend(AMD)

@@ -23,13 +23,16 @@ _HARMLESS = {
     "tt.return", "tt.reinterpret_tensor_descriptor"
 }
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
+_NAME = r"""@("[^"]*"|[\w$.-]+)\("""
+_FUNCTION = re.compile(rf"tt\.func (public |private )?{_NAME}(.*)")
+_TYPE = r"!?[\w.]+(?:<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)?"
+_ARGUMENT = re.compile(rf"(%[\w$.-]+): {_TYPE}")
 _POINTER = re.compile(r"!tt\.(?:ptr|tensordesc)\b")
 _ASSIGNED = re.compile(r"(%[\w$.-]+)\s*=\s*(%[\w$.-]+(?:#\d+)?)")
 
 
 class Module:
-    """The classes of values: `parent` is a forest whose roots stand for a class. steering.py also
-    follows what flows where."""
+    """Classes of values: `parent` is a forest of them. steering.py derives from this."""
 
     def __init__(self, text: str):
         self.parent: dict[str, str] = {}
@@ -43,11 +46,9 @@ class Module:
                           ("tt.int_to_ptr", "makes pointers of integers")):
             if what in text:
                 raise PackError(f"the kernel {why}, so what it writes to is not known before it "
-                                f"runs")
-        lines = [
-            line.split(" loc(", 1)[0].strip() if "tt.func" not in line else line.strip()
-            for line in text.splitlines()
-        ]
+                                "runs")
+        lines = [(line if "tt.func" in line else line.split(" loc(", 1)[0]).strip()
+                 for line in text.splitlines()]
         for line in lines:
             if line.startswith("tt.func"):
                 self._declare(line)
@@ -76,20 +77,17 @@ class Module:
         """Any other operation; `rest`: its text after the result."""
 
     def _declare(self, line: str) -> None:
-        found = re.match(r'tt\.func (public |private )?@("[^"]*"|[\w$.-]+)\((.*)', line)
+        found = _FUNCTION.match(line)
         if found is None:
             self.is_lost = True
             return
-        function, rest = found[2], found[3]
-        names = []
-        for argument in re.finditer(r"(%[\w$.-]+): "
-                                    r"(?:!?[\w.]+(?:<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)?)", rest):
-            name = f"{function} {argument[1]}"
-            names.append(name)
+        visibility, function, rest = found.groups()
+        self.arguments[function] = names = []
+        for argument in _ARGUMENT.finditer(rest):
+            names.append(f"{function} {argument[1]}")
             if _POINTER.search(argument[0]):
-                self.pointers.add(name)
-        self.arguments[function] = names
-        if found[1] == "public " or not self.entry:
+                self.pointers.add(names[-1])
+        if visibility == "public " or not self.entry:
             self.entry = names
 
     def _walk(self, lines: list[str]) -> None:
@@ -97,17 +95,16 @@ class Module:
         regions: list[str | None] = []
         for number, line in enumerate(lines):
             if line.startswith("tt.func"):
-                found = re.match(r'tt\.func (?:public |private )?@("[^"]*"|[\w$.-]+)\(', line)
-                function, regions = found[1] if found else "?", []
+                found = _FUNCTION.match(line)
+                function, regions = found[2] if found else "?", []
                 continue
-            if line.startswith("}") and not line.endswith("{"):
-                if regions:
-                    regions.pop()
+            is_end, is_begin = line.startswith("}"), line.endswith("{")
+            if is_end and not is_begin:
+                del regions[-1:]
                 continue
             self._line(function, line, number, regions)
-            if line.endswith("{") and not line.startswith("}"):
-                if not re.search(r"\bscf\.(?:for|if|while)\b", line):
-                    regions.append(None)
+            if is_begin and not is_end and not re.search(r"\bscf\.(?:for|if|while)\b", line):
+                regions.append(None)
 
     def _line(self, function: str, line: str, number: int, regions: list[str | None]) -> None:
         head, equals, rest = line.partition(" = ") if line.startswith("%") else ("", "", line)
@@ -118,9 +115,8 @@ class Module:
 
         if name in ("scf.for", "scf.if", "scf.while"):
             region = f"region {number}"
-            pairs = _ASSIGNED.findall(rest.partition("iter_args")[2] if name == "scf.for" else
-                rest) \
-                if name != "scf.if" else []
+            assigned = {"scf.for": rest.partition("iter_args")[2], "scf.while": rest, "scf.if": ""}
+            pairs = _ASSIGNED.findall(assigned[name])
             count = max(len(pairs), int(head.partition(":")[2] or 1)) if equals else len(pairs)
             for k in range(count):
                 given = f"{result}#{k}" if ":" in head else result or f"{region} result"
@@ -133,13 +129,12 @@ class Module:
             regions.append(region)
             self.operation(function, name, rest, operands, result)
         elif name in ("scf.yield", "scf.condition") or line.startswith("^"):
-            region = next((found for found in reversed(regions)
-                           if found), None) if regions and regions[-1] else None
+            region = regions[-1] if regions else None
             values = operands[1:] if name == "scf.condition" else operands
             for k, value in enumerate(values if region else []):
-                self._share(f"{region} {k}", value)
-                source, target = f"{region} {k}", value
-                self.flow(*((source, target) if line.startswith("^") else (target, source)))
+                slot = f"{region} {k}"
+                self._share(slot, value)
+                self.flow(*((slot, value) if line.startswith("^") else (value, slot)))
             if name == "scf.condition":
                 self.operation(function, name, rest, operands, result)
         elif name == "tt.call":
@@ -153,7 +148,7 @@ class Module:
 
     def _share(self, slot: str, *values: str) -> None:
         for value in values:
-            is_pointer = value in self.pointers or self.find(value) in self.pointers
+            is_pointer = self.is_pointer(value)
             self.join(value, slot)
             if is_pointer:
                 self.pointers |= {value, self.find(slot)}
@@ -162,12 +157,12 @@ class Module:
         return value in self.pointers or self.find(value) in self.pointers
 
     def _call(self, function: str, rest: str, operands: list[str], result: str) -> None:
-        found = re.match(r'tt\.call @("[^"]*"|[\w$.-]+)\(', rest)
-        own = self.arguments.get(found[1]) if found else None
-        if own is None or _POINTER.search(rest.rpartition("->")[2]):
+        found = re.match(rf"tt\.call {_NAME}", rest)
+        if found is None or found[1] not in self.arguments or _POINTER.search(
+                rest.rpartition("->")[2]):
             self.is_lost = True
             return
-        for value, argument in zip(operands, own):
+        for value, argument in zip(operands, self.arguments[found[1]]):
             self._share(argument, value)
         self.called(found[1], operands, result)
 
@@ -175,9 +170,9 @@ class Module:
         pointers = [value for value in operands if self.is_pointer(value)]
         if pointers and name not in _HARMLESS:
             self.written.update(pointers)
-        types = rest.rpartition("->")[2] if "->" in rest else rest.rpartition(" : ")[2]
-        if result and name != "tt.load" and _POINTER.search(
-                types) and not name.startswith("tt.descriptor_load"):
+        types = rest.rpartition("->" if "->" in rest else " : ")[2]
+        is_load = name == "tt.load" or name.startswith("tt.descriptor_load")
+        if result and not is_load and _POINTER.search(types):
             self.pointers.add(result)
             for value in pointers:
                 self.join(result, value)
@@ -190,12 +185,10 @@ class Module:
 
 
 def is_rounded(ttir: str) -> bool:
-    """Whether dots of 32-bit floats are rounded to tf32, or made of bfloat16: configs agree to
-    fewer digits then."""
+    """Whether dots round 32-bit floats (tf32, bfloat16): configs agree to fewer digits then."""
     return re.search(r"inputPrecision = (?:tf32|bf16x)", ttir) is not None
 
 
 def written_arguments(ttir: str) -> list[bool]:
-    """For each argument that the compiled kernel is passed, in order, whether it may write through
-    it."""
+    """For each argument of the compiled kernel, whether it may write through it."""
     return list(Module(ttir).is_written())

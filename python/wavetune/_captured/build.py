@@ -1,6 +1,5 @@
-"""Builds captured functions: for each a kernel folder with a build, whose variants are the captured
-keys (docs/builds.md). What is to be built is planned before (plan.py), and compared with what was
-built (check.py).
+"""Builds captured functions: each a kernel folder with a build, whose variants are the captured
+keys (docs/builds.md): planned (plan.py), compiled, and compared with the plan (check.py).
 
     OUT/NAME/kernel.json space.json kernel.py build/     one folder for each kernel
     OUT/report.json                                      what was built and refused, and why
@@ -10,21 +9,21 @@ Equal captures and toolchain give equal bytes.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
-from .._canonical import canonical
-from .._errors import PackError, one_line
-from .._pack.artifacts import installed_key
-from .._pack.build import SIZE_MAX
-from .._pack.compiling import compile_task, store_result
+from .._canonical import Json, canonical
+from .._errors import PackError
+from .._pack.build import write_build
+from .._pack.compiling import compile_all, compile_task, store_result
 from .._pack.importing import pretty
-from .._pack.pool import run_tasks
 from .access import is_rounded, written_arguments
 from .calling import signature_of, task_of
 from .confined import Terms, build_confined
@@ -35,135 +34,110 @@ from .interpret import add_values
 from .kernel import (
     PRUNED, CapturedKernel, Refused, case_of, left_out, space_of, whole, why_not_filled,
     why_refused)
-from .plan import Task, Toolchain, files_of, head_of, kernels_in, refusal, tasks_of
+from .plan import Task, Toolchain, files_of, head_of, kernels_in, refusal, refusals, tasks_of
 from .steering import steering_arguments
-
 
 ALSO_MAX = 16  # of a variant (BUILD_ALSO_MAX)
 
-
-def compile_one(launch: Launch, config: Config, may_spill: bool, jit: Any, toolchain: Toolchain,
-                objects: Path) -> dict[str, Any]:
-    """An object's entry in the build with what the variant states, or {"error"}."""
-    try:
-        call = task_of(jit, launch, config, may_spill)
-        compiled, options = compile_task(call, jit, toolchain.target, toolchain.backend)
-        found = store_result(compiled, options, toolchain.target, toolchain.version, objects,
-                             has_descriptors=True)
-        signature, constants = signature_of(compiled.src)
-        ttir = str(compiled.asm["ttir"])
-        written = written_arguments(ttir)
-        names = [name for name in jit.arg_names if name in signature]
-        passed = arguments_of(launch, names, getattr(compiled.metadata, "tensordesc_meta", None),
-                              toolchain.target.backend)
-        counts = passed[1] if passed else [1] * len(names)
-        if sum(counts) != len(written):
-            raise PackError(f"Triton passes {len(written)} arguments, and the signature has "
-                            f"{sum(counts)}")
-        firsts = [sum(counts[:i]) for i in range(len(names))]
-        steering = steering_arguments(ttir)
-        return {
-            **found,
-            "signature": signature,
-            "constexprs": constants,
-            "rounded": is_rounded(ttir),
-            **({"arguments": passed[0]} if passed else {}),
-            "written": [name for name, place in zip(names, firsts) if written[place]],
-            "steering": [name for name, place in zip(names, firsts) if steering[place]],
-        }
-    except KeyboardInterrupt:
-        raise
-    except PackError as error:
-        return {"error": one_line(str(error))}
-    except BaseException as error:  # whatever a compiler raises belongs to its config
-        return {"error": one_line(error)}
+Made = list[tuple[Config, Json]]  # a launch's configs with what compile_one() says, or {"error"}
 
 
-def _variant(
-    kernel: CapturedKernel, launch: Launch, results: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """The launch's variant of the build; its own signature is that of the first config that
-    compiles, which all must have."""
+def compile_one(task: Task, jit: Any, toolchain: Toolchain, objects: Path) -> Json:
+    """An object's entry in the build with what the variant states."""
+    call = task_of(jit, task.launch, task.config, task.may_spill)
+    compiled, options = compile_task(call, jit, toolchain.target, toolchain.backend)
+    found = store_result(compiled, options, toolchain.target, toolchain.version, objects,
+                         has_descriptors=True)
+    signature, constants = signature_of(compiled.src)
+    ttir = str(compiled.asm["ttir"])
+    written, steering = written_arguments(ttir), steering_arguments(ttir)
+    names = [name for name in jit.arg_names if name in signature]
+    arguments, counts = arguments_of(task.launch, names,
+                                     getattr(compiled.metadata, "tensordesc_meta", None),
+                                     toolchain.target.backend)
+    *firsts, n_passed = itertools.accumulate(counts, initial=0)
+    if n_passed != len(written):
+        raise PackError(f"Triton passes {len(written)} arguments, and the signature has {n_passed}")
+    return {
+        **found, "signature": signature, "constexprs": constants, "rounded": is_rounded(ttir),
+        "arguments": arguments,
+        "written": [name for name, place in zip(names, firsts) if written[place]],
+        "steering": [name for name, place in zip(names, firsts) if steering[place]],
+    }
+
+
+def _with(members: Json, **more: Any) -> Json:
+    """An object with those of the further members that say something."""
+    return members | {name: value for name, value in more.items() if value}
+
+
+def _object(kernel: CapturedKernel, config: Config, result: Json) -> Json:
+    return {"config": whole(kernel, config), "digest": result["digest"],
+            "metadata": result["metadata"]}
+
+
+def _variant(kernel: CapturedKernel, launch: Launch, made: Made) -> Json:
+    """The launch's variant; its own signature is that of the first config that compiles."""
+    results = [result for _, result in made]
     first = next((one for one in results if "digest" in one), results[0])
     if "error" in first:
         raise Refused(f"none of the program's configs compiles; the first: {first['error']}")
     names = {argument["name"] for argument in kernel.manifest["arguments"]}
-    if not set(first["signature"]) <= names:
-        unknown = sorted(set(first["signature"]) - names)
+    unknown = sorted(set(first["signature"]) - names)
+    if unknown:
         raise Refused(f"the compiled code is passed {', '.join(unknown)}, which the captured "
-                      f"arguments do not have")
-    why = why_not_filled(launch,
-                         {name for result in results for name in result.get("steering", ())})
+                      "arguments do not have")
+    why = why_not_filled(launch, {name for one in results for name in one.get("steering", ())})
     if why is not None:
         raise Refused(why)
     objects, failed = [], []
     written: set[str] = set()
-    for one, result in zip(launch.configs, results):
-        config = dict(whole(kernel, one))
-        if "digest" in result and kind_of(result["signature"]) == kind_of(first["signature"]):
-            filled = fills_of(launch, one)
-            written |= {*result["written"], *(name for name, _, _ in filled)}
-            objects.append({
-                "config": config, "digest": result["digest"], "metadata": result["metadata"],
-                "grid": list(one.grid), **({"fills": filled} if filled else {}),
-                **({"arguments": result["arguments"]} if "arguments" in result else {})
-            })
+    for config, result in made:
+        if "error" in result:
+            failed.append({"config": whole(kernel, config), **result})
+        elif kind_of(result["signature"]) != kind_of(first["signature"]):
+            failed.append({"config": whole(kernel, config), "error":
+                           "it is passed other arguments than the program's first config"})
         else:
-            why = result.get("error", "it is passed other arguments than the program's first "
-                                      "config")
-            failed.append({"config": config, "error": why})
-    failed += [{"config": dict(config), "error": PRUNED}
-               for config in left_out(kernel, launch)]
-    stated = {
-        name: value for name, value in first["constexprs"].items()
-        if name in names or name not in launch.configs[0].config
-    }
-    variant = {
-        "key": dict(launch.key), "signature": first["signature"], "constexprs": stated,
-        "case": case_of(kernel, launch, written,
-                        any(result.get("rounded") for result in results)), "objects": objects
-    }
-    return {**variant, "failed": failed} if failed else variant
+            filled = fills_of(launch, config)
+            written.update(result["written"], (name for name, *_ in filled))
+            objects.append(_with(_object(kernel, config, result), grid=list(config.grid),
+                                 fills=filled, arguments=result["arguments"]))
+    failed += [{"config": config, "error": PRUNED} for config in left_out(kernel, launch)]
+    return _with({
+        "key": launch.key, "signature": first["signature"], "objects": objects,
+        "constexprs": {name: value for name, value in first["constexprs"].items()
+                       if name in names or name not in launch.configs[0].config},
+        "case": case_of(kernel, launch, written, any(one.get("rounded") for one in results))
+    }, failed=failed)
 
 
-def _code_of(result: Mapping[str, Any]) -> Any:
+def _code_of(result: Json) -> Any:
     """What tells one code from another, as Triton looks it up."""
     return (result["metadata"].get("cache") or {}).get("folder", result["digest"])
 
 
-def _also(
-    kernel: CapturedKernel, first: Launch, known: set[Any],
-    results: Mapping[str, list[tuple[Config, dict[str, Any]]]]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The member "also" of a launch's variant, and what was refused. `known`: code that the variant
-    has; it grows."""
-    found, refused = [], []
-    for launch in kernel.also.get(first.path, ()):
-        made = [(one, result) for one, result in results[launch.path] if "digest" in result]
-        if not made:
-            why = next(
-                (result["error"] for _, result in results[launch.path]),
-                "it has no config of the key's first launch",
-            )
-            refused.append(refusal(kernel.function, launch, f"its code cannot be made: {why}"))
-            continue
-        new = [(one, result) for one, result in made if _code_of(result) not in known]
+def _also(kernel: CapturedKernel, first: Launch, made: Mapping[str, Made]
+          ) -> tuple[list[Json], list[Json]]:
+    """(a variant's "also", what was refused)"""
+    found: list[Json] = []
+    refused: list[Json] = []
+    name = kernel.function.name
+    known = {_code_of(result) for _, result in made[first.path] if "digest" in result}
+    for launch in kernel.further(first):
+        able = [one for one in made[launch.path] if "digest" in one[1]]
+        new = [one for one in able if _code_of(one[1]) not in known]
         known.update(_code_of(result) for _, result in new)
-        if new and len(found) < ALSO_MAX:
-            found.append({
-                "signature": new[0][1]["signature"], "objects": [{
-                    "config": dict(whole(kernel, one)), "digest": result["digest"],
-                    "metadata": result["metadata"]
-                } for one, result in new]
-            })
+        if not able:
+            why = next((result["error"] for _, result in made[launch.path]),
+                       "it has no config of the key's first launch")
+            refused.append(refusal(name, launch, f"its code cannot be made: {why}"))
+        elif new and len(found) == ALSO_MAX:
+            refused.append(refusal(name, launch, f"a build has at most {ALSO_MAX} further "
+                                   "specialisations of a key"))
         elif new:
-            refused.append(
-                refusal(
-                    kernel.function,
-                    launch,
-                    f"a build has at most {ALSO_MAX} further specialisations of a key",
-                )
-            )
+            found.append({"signature": new[0][1]["signature"],
+                          "objects": [_object(kernel, *one) for one in new]})
     return found, refused
 
 
@@ -178,158 +152,115 @@ class Compiling:
         self.processes, self.timeout_s, self.blob, self.step = processes, timeout_s, blob, step
 
     def results(self, tasks: list[Task], jit: Any, toolchain: Toolchain,
-                objects: Path) -> dict[int, dict[str, Any]]:
-        """By the number of the task; files are in `objects`."""
-        results: dict[int, dict[str, Any]] = {}
+                objects: Path) -> list[Json]:
+        """Of each task; files are in `objects`."""
+        count = itertools.count(1)
+        return compile_all([task.launch.variables for task in tasks],
+                           lambda number: compile_one(tasks[number], jit, toolchain, objects),
+                           self.processes, self.timeout_s,
+                           lambda _: self.step(next(count), len(tasks)))
 
-        def done(number: int, result: Any, reason: str | None) -> None:
-            results[number] = result if reason is None else {"error": reason}
-            self.step(len(results), len(tasks))
-
-        def compile_task_of(number: int) -> dict[str, Any]:
-            task = tasks[number]
-            return compile_one(task.launch, task.config, task.is_default, jit, toolchain, objects)
-
-        installed_key()  # read once, before the workers are forked
-        run_tasks([task.launch.variables for task in tasks], compile_task_of, self.processes,
-                  self.timeout_s, done)
-        return results
-
-    def values(self, kernel: CapturedKernel, variants: list[tuple[Launch, dict[str, Any]]],
-               objects: Path, toolchain: Toolchain) -> tuple[list[str], dict[int, str]]:
-        """Adds to variants what the interpreter finds; returns (what their user should know, why a
-        variant is wrong)."""
+    def values(self, kernel: CapturedKernel, variants: list[tuple[Launch, Json]], objects: Path,
+               toolchain: Toolchain) -> tuple[list[str], dict[int, str]]:
+        """As interpret.add_values()."""
         precisions = getattr(toolchain.backend.parse_options({}), "allowed_dot_input_precisions",
                              ("ieee", ))
         return add_values(kernel, variants, objects, self.blob, self.processes, precisions)
 
 
 def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder: Path,
-                 compiling: Compiling) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
-    """Compiles everything into folder/objects; returns the build, what was refused, and what its
-    user should know."""
-    objects = folder / "objects"
+                 compiling: Compiling) -> tuple[Json, list[Json], list[str]]:
+    """Compiles everything into folder/objects; (the build, what was refused, what its user should
+    know)."""
+    objects, name = folder / "objects", kernel.function.name
     objects.mkdir(parents=True)
-    tasks, n_first = tasks_of(kernel)
-    results = compiling.results(tasks, jit, toolchain, objects)
+    tasks = tasks_of(kernel)
+    made: dict[str, Made] = defaultdict(list)
+    for task, result in zip(tasks, compiling.results(tasks, jit, toolchain, objects)):
+        made[task.launch.path].append((task.config, result))
 
-    variants: list[tuple[Launch, dict[str, Any]]] = []
-    refused = []
-    further: dict[str, list[tuple[Config, dict[str, Any]]]] = {
-        one.path: [] for own in kernel.also.values() for one in own
-    }
-    for number in range(n_first, len(tasks)):
-        further[tasks[number].launch.path].append((tasks[number].config, results[number]))
-    numbers = iter(range(n_first))
+    variants: list[tuple[Launch, Json]] = []
+    refused: list[Json] = []
     for launch in kernel.launches:
-        own = [results[next(numbers)] for _ in launch.configs]
         try:
-            variant = _variant(kernel, launch, own)
+            variant = _variant(kernel, launch, made[launch.path])
         except Refused as error:
-            refused += [
-                refusal(kernel.function, one, str(error))
-                for one in (launch, *kernel.also.get(launch.path, ()))
-            ]
+            refused += refusals(name, [launch, *kernel.further(launch)], str(error))
             continue
-        also, more = _also(kernel, launch,
-                           {_code_of(result) for result in own if "digest" in result}, further)
-        variants.append((launch, {**variant, "also": also} if also else variant))
+        also, more = _also(kernel, launch, made)
+        variants.append((launch, _with(variant, also=also)))
         refused += more
     if not variants:
-        raise Refused(str(refused[0]["why"]))
+        raise Refused(refused[0]["why"])
     notes, wrong = compiling.values(kernel, variants, objects, toolchain)
-    refused += [refusal(kernel.function, one, why) for number, why in sorted(wrong.items())
-                for one in (variants[number][0], *kernel.also.get(variants[number][0].path, ()))]
-    variants = [one for number, one in enumerate(variants) if number not in wrong]
-    if not variants:
+    for number, why in sorted(wrong.items()):
+        launch = variants[number][0]
+        refused += refusals(name, [launch, *kernel.further(launch)], why)
+    stated = [variant for number, (_, variant) in enumerate(variants) if number not in wrong]
+    if not stated:
         raise Refused(wrong[0])
-    build = {**head_of(kernel, jit, toolchain), "variants": [variant for _, variant in variants]}
-    return build, refused, notes
-
-
-def _write(kernel: CapturedKernel, space: dict[str, Any], build: dict[str, Any],
-           made: Path) -> None:
-    for name, data in files_of(kernel, space).items():
-        (made / name).write_bytes(data)
-    text = canonical(build)
-    if len(text.encode()) > SIZE_MAX:
-        raise Refused(f"build.json would have {len(text.encode())} bytes, a server takes "
-                      f"{SIZE_MAX}")
-    (made / "build" / "build.json").write_text(text)
+    return {**head_of(kernel, jit, toolchain), "variants": stated}, refused, notes
 
 
 def build_function(function: Function, launches: list[Launch], toolchain: Toolchain, output: Path,
-                   compiling: Compiling) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Builds the kernels of one function below `output`; returns (what was built, what was
-    refused)."""
-    built: list[dict[str, Any]] = []
-    if all(why_refused(launch) is not None for launch in launches):
-        return built, [refusal(function, launch, str(why_refused(launch))) for launch in launches]
+                   compiling: Compiling) -> tuple[list[Json], list[Json]]:
+    """Builds the kernels of one function below `output`; (what was built, what was refused)."""
+    built: list[Json] = []
+    whys = list(map(why_refused, launches))
+    if None not in whys:
+        return built, [refusal(function.name, one, str(why)) for one, why in zip(launches, whys)]
     with tempfile.TemporaryDirectory(prefix=".wavetune-build.", dir=output) as scratch:
         os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "cache")
         jit, constexprs, kernels, refused = kernels_in(function, launches,
                                                        Path(scratch) / "modules")
         for kernel in kernels:
-            made = Path(scratch) / kernel.manifest["name"].replace("/", ".")
+            made = Path(scratch) / kernel.folder
             try:
                 space = space_of(kernel, constexprs)
                 build, more, notes = build_kernel(kernel, jit, toolchain, made / "build", compiling)
                 refused += more
-                _write(kernel, space, build, made)
-            except Refused as error:
-                refused += [refusal(function, one, str(error)) for one in kernel.all_launches]
+                for name, data in files_of(kernel, space).items():
+                    (made / name).write_bytes(data)
+                write_build(build, made / "build")
+            except PackError as error:
+                refused += refusals(function.name, kernel.all_launches, str(error))
                 continue
             place = output / made.name
             if place.exists():
                 shutil.rmtree(place)
             made.chmod(0o755)
             made.rename(place)
-            built.append(
-                {
-                    "folder": str(place),
-                    "notes": notes,
-                    "launches": [
-                        one.path
-                        for one in kernel.all_launches
-                        if one.path not in {r["launch"] for r in more}
-                    ],
-                }
-            )
+            lost = {one["launch"] for one in more}
+            built.append({"folder": str(place), "notes": notes,
+                          "launches": [one.path for one in kernel.all_launches
+                                       if one.path not in lost]})
     return built, refused
 
 
-def build_folder(captures: Path, output: Path, arch: str | None, terms: Terms) -> dict[str, Any]:
+def build_folder(captures: Path, output: Path, arch: str | None, terms: Terms) -> Json:
     """Builds everything that was captured into a folder; what `build --json` prints."""
     started = time.monotonic()
     output.mkdir(parents=True, exist_ok=True)
-    report: dict[str, Any] = {"built": [], "refused": []}
+    report: Json = {"built": [], "refused": []}
 
     found = list(read_folder(captures))
     for number, (function, launches) in enumerate(found, 1):
         if function is None:
-            report["refused"] += [{
-                "function": one.closure, "key": dict(one.key), "launch": one.path,
-                "why": "its text was not "
-                "recorded; capture with WAVETUNE_CAPTURE=source"
-            } for one in launches]
+            report["refused"] += refusals(launches[0].closure, launches, "its text was not "
+                                          "recorded; capture with WAVETUNE_CAPTURE=source")
             continue
-        for own in sorted(
-            {arch or str(launch.environment.get("arch", "gfx942")) for launch in launches}):
-            mine = (
-                launches
-                if arch
-                else [one for one in launches if one.environment.get("arch", "gfx942") == own]
-            )
+        by_arch = defaultdict(list)
+        for launch in launches:
+            by_arch[arch or launch.arch].append(launch)
+        for own, mine in sorted(by_arch.items()):
             built, refused = build_confined(function, mine, own, output, terms, captures / "blobs",
                                             f" (function {number} of {len(found)})")
             report["built"] += built
             report["refused"] += refused
-            for one in built:
-                for note in one["notes"]:
-                    print(f"wavetune build: {one['function']} {note}", file=sys.stderr)
-            for one in refused:
-                print(f"wavetune build: {one['function']} {canonical(one['key'])}: {one['why']}",
-                      file=sys.stderr)
+            for line in [*(f"{one['function']} {note}" for one in built for note in one["notes"]),
+                         *(f"{one['function']} {canonical(one['key'])}: {one['why']}"
+                           for one in refused)]:
+                print(f"wavetune build: {line}", file=sys.stderr)
     report["seconds"] = round(time.monotonic() - started, 3)
     (output / "report.json").write_text(pretty(report) + "\n")
     return report

@@ -1,27 +1,27 @@
-"""Calls a jit function as a captured launch did, with stand-ins for its tensors, so that Triton's
-JIT compiles what the program's own JIT would: the same specialisation, the same hash."""
+"""Calls a jit function as a captured launch did, with stand-ins for its tensors: Triton's JIT
+compiles what the program's own would, with the same hash.
+"""
 
 from __future__ import annotations
 
-import math
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
-from .._pack.calls import Tensor
+from .._canonical import Fields, Json
 from .._pack.compiling import Task
 from .._runtime.keys import scalar
 from .._runtime.values import decode
-from .descriptors import base_of, block_shape_of, descriptors_of, made
-from .documents import Config, Launch
+from .descriptors import block_shape_of, made, tensor_of
+from .documents import Config, Launch, number, value_of
 from .module import recreate
 
 
-_functions: dict[str, Any] = {}  # by closure: of the build that this process makes
+_functions: Json = {}  # by closure: of the build that this process makes
 
 
-def passed(argument: Mapping[str, Any]) -> Any:
+def passed(argument: Fields) -> Any:
     """A recorded argument as Triton's JIT is to see it."""
     kind = argument["kind"]
     if kind == "function":
@@ -32,57 +32,51 @@ def passed(argument: Mapping[str, Any]) -> Any:
             _functions[document["closure"]] = recreate(document, Path(place))
         return _functions[document["closure"]]
     if kind == "tensor":
-        return Tensor(argument["dtype"], tuple(argument["shape"]), tuple(argument["stride"]),
-                      argument["alignment"], bool(argument.get("range")))
-    if kind == "none":
-        return None
-    return decode({"dtype": argument["value"]} if kind == "dtype" else argument["value"])
+        return tensor_of(argument)
+    return value_of(argument)
 
 
-def _is_default(argument: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
-    """Whether the program left the argument out, as far as can be told: a default value may be a
-    constexpr object, which Triton's hash tells from its value."""
+def plain(value: Any) -> Any:
+    """The value of a constexpr."""
+    return value.value if type(value).__name__ == "constexpr" else value
+
+
+def defaults_of(jit: Any) -> Json:
+    return {parameter.name: parameter.default for parameter in jit.params if parameter.has_default}
+
+
+def _is_default(argument: Fields, defaults: Fields) -> bool:
+    """Whether the program left the argument out: Triton's hash tells a constexpr from its value."""
     if argument["name"] not in defaults or argument["kind"] in ("tensor", "tuple", "function"):
         return False
-    default = defaults[argument["name"]]
-    default = getattr(default, "value",
-                      default) if type(default).__name__ == "constexpr" else default
-    value = passed(argument)
+    default, value = plain(defaults[argument["name"]]), passed(argument)
     return type(value) is type(default) and value == default
 
 
 def task_of(jit: Any, launch: Launch, one: Config, may_spill: bool) -> Task:
     """The compile of one config of the launch."""
-    defaults = {
-        parameter.name: parameter.default for parameter in jit.params if parameter.has_default
-    }
-    call = {argument["name"]: passed(argument) for argument in launch.arguments
-            if argument["kind"] != "descriptor" and not _is_default(argument, defaults)}
-    call.update({
-        name: made(own, base_of(own), block_shape_of(own, one))
-        for name, own in descriptors_of(launch).items()
-    })
-    given = {**one.config, **{name: decode(value) for name, value in one.constexprs.items()}}
-    call.update({name: value for name, value in given.items() if name in jit.arg_names})
-    options = {
-        **launch.options,
-        **{name: value for name, value in given.items() if name not in jit.arg_names}
-    }
+    defaults, call = defaults_of(jit), {}
+    for argument in launch.arguments:
+        if argument["kind"] == "descriptor":
+            call[argument["name"]] = made(argument, tensor_of(argument["base"]),
+                                          block_shape_of(argument, one))
+        elif not _is_default(argument, defaults):
+            call[argument["name"]] = passed(argument)
+    options = dict(launch.options)
+    for name, value in [*one.config.items(),
+                        *((name, decode(value)) for name, value in one.constexprs.items())]:
+        (call if name in jit.arg_names else options)[name] = value
     return Task(call, {name: value for name, value in options.items() if value is not None}, {},
                 may_spill)
 
 
-def signature_of(source: Any) -> tuple[dict[str, str], dict[str, Any]]:
-    """(passed parameters with Triton's types, values of those that are compiled in) of what was
-    compiled."""
+def signature_of(source: Any) -> tuple[dict[str, str], Json]:
+    """(Triton's types of passed parameters, values of those compiled in) of what was compiled."""
     signature = {name: kind for name, kind in source.signature.items() if kind != "constexpr"}
     constants = {}
     for place, value in source.constants.items():
         value = scalar(value)
-        name = (
-            source.fn.arg_names[place[0]] if isinstance(place, tuple) and len(place) == 1 else None
-        )
-        if name is not None and (value is None or isinstance(value, (bool, int, float, str))):
-            is_finite = not isinstance(value, float) or math.isfinite(value)
-            constants[name] = value if is_finite else str(value)  # as a case has it
+        if isinstance(place, tuple) and len(place) == 1 and (
+                value is None or isinstance(value, (bool, int, float, str))):
+            constants[source.fn.arg_names[place[0]]] = number(value)
     return signature, constants

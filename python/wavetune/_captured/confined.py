@@ -2,11 +2,8 @@
 (agent/compile/confine.h): what a stranger's text does while it compiles, it does there. It has no
 network, sees this Python, Triton and its own scratch folder, and costs its own function.
 
-Another confined process plans before, without executing the text: which kernels, and the folders of
-their code. In the builder: Terms, find_launcher() and build_confined(). In the confined processes:
-main(), which reads the request from the scratch folder and leaves an answer and builds there. The
-builder takes kernels from the plan, and builds that are the planned ones, with regular files whose
-bytes have the digests that they are named by.
+Another confined process plans before, without executing the text. The builder takes kernels from
+the plan, and builds that are the planned ones, of regular files with the digests of their names.
 """
 
 from __future__ import annotations
@@ -25,15 +22,17 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from .._binaries import path_of
-from .._canonical import canonical, digest_bytes
-from .._errors import PackError, one_line
+from .._canonical import Fields, Json, canonical, digest_bytes
+from .._errors import PackError, last_line, one_line
 from .._pack.artifacts import installed_key, set_installed_key
 from .._pack.options import KEPT
 from .._pack.signing import SigningKey
+from .._pack.terminal import Line
 from .._runtime.worker import Next, Worker
-from .check import check_build, named_files
+from .check import check_build, given, named_files
 from .documents import Function, Launch, function_of, launch_of, tensors_of
 from .kernel import failures
+from .plan import refusals
 
 PROGRAM = "wavetune-agent"
 MEMORY_MAX = 4 << 30  # of one process
@@ -43,7 +42,9 @@ STARTING_S = 120
 FILE_MAX = 64 << 20
 ANSWER_MAX = 64 << 20
 EXIT_MACHINE, EXIT_LATE = 75, 124
+_COMPILERS = tuple(name for name in KEPT if name != "TRITON_HOME")  # variables: where one is
 _OWN = Path(__file__).resolve().parents[1]
+# In the scratch folder of a confined process.
 _REQUEST, _ANSWER, _KERNELS, _BLOBS, _PROGRESS = \
     "request.json", "answer.json", "kernels", "blobs", "progress"
 END_S = 10.0  # for a line that is being written
@@ -67,21 +68,16 @@ class Terms:
 
 
 def find_launcher(is_unconfined: bool) -> str | None:
-    """The program that confines; None where the user chose to have none. PackError where it is not
-    there or cannot."""
+    """The program that confines; None where the user chose none."""
     if is_unconfined:
-        print(
-            "wavetune build: --no-sandbox: captured text is compiled with all rights of this user: "
-            "it could read this user's files "
-            "and use the network", file=sys.stderr)
+        print("wavetune build: --no-sandbox: captured text is compiled with all rights of this "
+              "user: it could read this user's files and use the network", file=sys.stderr)
         return None
     try:
         found = path_of(PROGRAM)
     except PackError as error:
-        raise PackError(
-            f"captured text is compiled in a sandbox, and {error}; or give --no-sandbox on a "
-            f"machine that has nothing "
-            "to protect", 1) from None
+        raise PackError(f"captured text is compiled in a sandbox, and {error}; or give "
+                        "--no-sandbox on a machine that has nothing to protect", 1) from None
     with tempfile.TemporaryDirectory(prefix="wavetune-build.") as scratch:
         done = _run(found, Path(scratch), 4, 60, [sys.executable, "-S", "-c", ""])
     if done.returncode:
@@ -95,25 +91,15 @@ def find_launcher(is_unconfined: bool) -> str | None:
 
 def _readable() -> list[str]:
     """This Python with its packages, and what the variables of compilers name."""
-    places = [
-        sys.prefix, sys.base_prefix, sys.exec_prefix,
-        os.path.realpath(sys.executable),
-        str(_OWN),
-        _packages()
-    ]
-    places += [
-        os.path.dirname(os.environ[name]) for name in KEPT
-        if os.environ.get(name, "").startswith("/") and name != "TRITON_HOME"
-    ]
-    places += [
-        place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place.startswith("/")
-    ]
+    named = [os.path.dirname(os.environ.get(name, "")) for name in _COMPILERS]
+    named += os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    places = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.realpath(sys.executable),
+              str(_OWN), _packages(), *(place for place in named if place.startswith("/"))]
     return sorted({form for place in places for form in (place, os.path.realpath(place))})
 
 
 def _packages() -> str:
-    """The folder of packages that Triton is in. Its path is part of what Triton makes its keys
-    of."""
+    """The folder of packages that Triton is in: its path is part of Triton's keys."""
     import triton
     return str(Path(str(triton.__file__)).parents[1])
 
@@ -135,32 +121,25 @@ def _tasks_of_user() -> int:
 def command_of(
     launcher: str | None, scratch: Path, processes: int, seconds: int, argv: Sequence[str],
     readable: Sequence[str] = ()) -> tuple[list[str], dict[str, str]]:
-    """Command line and environment with which a program runs in the scratch folder, with nothing of
-    this environment but what compilers need. `readable`: folders that it may read beside those of
-    this Python."""
+    """Command line and environment for a program in the scratch folder, with nothing of this
+    environment but what compilers need. `readable`: folders beside those of this Python."""
     path = scratch / "path"  # the folder that this package is in may have other things, too
     path.mkdir(exist_ok=True)
     (path / _OWN.name).symlink_to(_OWN)
+    kept = ("PATH", "LD_LIBRARY_PATH", "TRITON_DISABLE_LINE_INFO", *_COMPILERS)
     environment = {
-        name: os.environ[name]
-        for name in ("PATH", "LD_LIBRARY_PATH", "TRITON_DISABLE_LINE_INFO", *KEPT)
-        if name in os.environ and name != "TRITON_HOME"
-    }
-    environment.update(PYTHONPATH=f"{path}:{_packages()}", PYTHONDONTWRITEBYTECODE="1",
-                       HOME=str(scratch), TMPDIR=str(scratch), LC_ALL="C.UTF-8")
-    words = list(argv)
-    if launcher is not None:
-        tasks, most = TASKS_BESIDE + TASKS_EACH * processes + _tasks_of_user(), resource.getrlimit(
-            resource.RLIMIT_NPROC)[1]
-        tasks = tasks if most == resource.RLIM_INFINITY else min(tasks, most)
-        words = [
-            launcher, "confine",
-            str(MEMORY_MAX),
-            str(tasks),
-            str(seconds),
-            str(scratch), *_readable(), *readable, "--", *words
-        ]
-    return words, environment
+        **{name: os.environ[name] for name in kept if name in os.environ},
+        "PYTHONPATH": f"{path}:{_packages()}", "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": str(scratch), "TMPDIR": str(scratch), "LC_ALL": "C.UTF-8"}
+    if launcher is None:
+        return list(argv), environment
+    tasks = TASKS_BESIDE + TASKS_EACH * processes + _tasks_of_user()
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    if most != resource.RLIM_INFINITY:
+        tasks = min(tasks, most)
+    limits = map(str, (MEMORY_MAX, tasks, seconds))
+    return [launcher, "confine", *limits, str(scratch), *_readable(), *readable, "--",
+            *argv], environment
 
 
 def _run(launcher: str | None, scratch: Path, processes: int, seconds: int,
@@ -179,8 +158,8 @@ class Progress:
 
     def __init__(self, what: str, path: Path, line_s: float = LINE_S):
         self.what, self.path = what, path
-        self._is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._line_s = 0.5 if self._is_terminal else line_s
+        self._line = Line()
+        self._line_s = 0.5 if self._line.is_there else line_s
         self._started = self._told = time.monotonic()
         self._worker = Worker("progress", self._next)
 
@@ -190,8 +169,7 @@ class Progress:
 
     def __exit__(self, *_: Any) -> None:
         self._worker.end(END_S)
-        if self._is_terminal:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self._line.end()
 
     def _next(self) -> Next:
         wait_s = self._told + self._line_s - time.monotonic()
@@ -206,22 +184,16 @@ class Progress:
                        f"{self._told - self._started:.0f} s")
 
     def _tell(self, text: str) -> None:
-        if self._is_terminal:
-            print(f"\r{text[:120]}\x1b[K", end="", file=sys.stderr, flush=True)
-        else:
+        self._line.show(text[:120])
+        if not self._line.is_there:
             print(f"wavetune build: {text}", file=sys.stderr, flush=True)
 
 
 def build_confined(function: Function, launches: Sequence[Launch], arch: str, output: Path,
                    terms: Terms, blobs: Path | None = None,
-                   which: str = "") -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """build.build_function in a process of its own; its kernel folders come to `output`. `blobs`: a
-    folder of contents by digest. `which`: of the functions, for the progress."""
-    def refused(why: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        return [], [{
-            "function": function.name, "key": dict(one.key), "launch": one.path, "why": why
-        } for one in launches]
-
+                   which: str = "") -> tuple[list[Json], list[Json]]:
+    """build.build_function in a process of its own; kernel folders come to `output`. `blobs`:
+    contents by digest. `which`: of the functions, for the progress."""
     request = {
         "function": function.document, "launches": [[one.path, one.document] for one in launches],
         "arch": arch, "processes": terms.processes, "timeout_s": terms.timeout_s,
@@ -238,30 +210,25 @@ def build_confined(function: Function, launches: Sequence[Launch], arch: str, ou
             with Progress(f"{function.name} for {arch}, {len(launches)} launches{which}",
                           Path(made) / _PROGRESS):
                 answer = _answer(Path(made), "build", request, seconds, terms)
-            built: list[dict[str, Any]] = []
+            built: list[Json] = []
             for one in answer["built"]:
                 name = Path(one["folder"]).name
-                if name not in plan or any(Path(other["folder"]).name == name for other in built):
-                    raise ValueError("it builds what it was not given: another kernel")
-                built.append(
-                    {
-                        "function": function.name,
-                        **_taken(one, name, plan[name], Path(made) / _KERNELS, output),
-                    }
-                )
+                given(name in plan, "another kernel")
+                built.append({"function": function.name, **_taken(
+                    one, name, plan.pop(name), Path(made) / _KERNELS, output)})
             return built, [_refusal(function, one, known) for one in answer["refused"]]
     except _Failed as error:
-        return refused(str(error))
+        why = str(error)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        return refused(
-            f"the process that builds the function left what is no build: {one_line(error)}")
+        why = f"the process that builds the function left what is no build: {one_line(error)}"
+    return [], refusals(function.name, launches, why)
 
 
 class _Failed(Exception):
     """Why a confined process has no answer."""
 
 
-def _answer(scratch: Path, part: str, request: Mapping[str, Any], seconds: int,
+def _answer(scratch: Path, part: str, request: Fields, seconds: int,
             terms: Terms) -> Any:
     """What a confined process answers that plans or builds in its scratch folder."""
     (scratch / _REQUEST).write_text(json.dumps(request))
@@ -272,21 +239,16 @@ def _answer(scratch: Path, part: str, request: Mapping[str, Any], seconds: int,
     if done.returncode == EXIT_LATE:
         raise _Failed(f"building the function took more than {seconds} s")
     if done.returncode:
-        last = done.stdout.strip().splitlines()[-1:] or ["nothing"]
-        raise _Failed(
-            f"the process that builds the function ended with the status {done.returncode}; it "
-            f"said last: "
-            f"{one_line(last[0])}")
+        raise _Failed(f"the process that builds the function ended with the status "
+                      f"{done.returncode}; it said last: {last_line(done.stdout)}")
     return json.loads(_file(scratch / _ANSWER, ANSWER_MAX))
 
 
 def _copy_contents(launches: Sequence[Launch], blobs: Path, place: Path) -> None:
     """Contents that launches name, as far as they are here."""
     place.mkdir()
-    for digest in {
-            str(one["contents"]["digest"]) for launch in launches for one in tensors_of(launch)
-            if "digest" in (one.get("contents") or {})
-    }:
+    for digest in {str(one["contents"]["digest"]) for launch in launches
+                   for one in tensors_of(launch) if "digest" in (one.get("contents") or {})}:
         name = Path(digest.removeprefix("sha256:")).name
         if name and (blobs / name).is_file():
             shutil.copyfile(blobs / name, place / name)
@@ -310,7 +272,7 @@ def _file(path: Path, most: int) -> bytes:
     return data
 
 
-def _refusal(function: Function, one: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+def _refusal(function: Function, one: Fields, known: set[str]) -> Json:
     if one["launch"] not in known:
         raise ValueError("it refuses a launch that it was not given")
     return {
@@ -319,13 +281,12 @@ def _refusal(function: Function, one: Mapping[str, Any], known: set[str]) -> dic
     }
 
 
-def _taken(one: Mapping[str, Any], name: str, plan: Mapping[str, Any], made: Path,
-           output: Path) -> dict[str, Any]:
-    """Puts a kernel folder in its place: the files of the plan with a build that is the planned
-    one. Returns what the report says of it."""
+def _taken(one: Fields, name: str, plan: Fields, made: Path,
+           output: Path) -> Json:
+    """Puts a kernel folder in its place, with the plan's files; what the report says of it."""
     place, source = output / name, made / name / "build"
-    if not set(one["launches"]) <= {planned["launch"] for planned in plan["objects"]}:
-        raise ValueError("it builds what it was not given: another launch")
+    given(set(one["launches"]) <= {planned["launch"] for planned in plan["objects"]},
+          "another launch")
     text = _file(source / "build.json", FILE_MAX)
     build = json.loads(text)
     check_build(build, plan)
@@ -340,8 +301,7 @@ def _taken(one: Mapping[str, Any], name: str, plan: Mapping[str, Any], made: Pat
             data = _file(path, FILE_MAX)
             if digest_bytes(data) != f"sha256:{path.name}":
                 raise ValueError(f"the object {path.name} has other bytes than its name says")
-            if f"sha256:{path.name}" not in named:
-                raise ValueError(f"it builds what it was not given: the file {path.name}")
+            given(f"sha256:{path.name}" in named, f"the file {path.name}")
             (copy / "build" / "objects" / path.name).write_bytes(data)
         if place.exists():
             shutil.rmtree(place)
@@ -349,7 +309,7 @@ def _taken(one: Mapping[str, Any], name: str, plan: Mapping[str, Any], made: Pat
     every = [also for variant in build["variants"] for also in (variant, *variant.get("also", ()))]
     return {
         "kernel": plan["head"]["kernel"], "name": plan["name"], "build": digest_bytes(text),
-        "folder": str(place), "keys": [dict(variant["key"]) for variant in build["variants"]],
+        "folder": str(place), "keys": [variant["key"] for variant in build["variants"]],
         "launches": list(one["launches"]), "objects": sum(len(also["objects"]) for also in every),
         "notes": [one_line(str(note), 900) for note in one["notes"]], **failures(build)
     }
@@ -357,8 +317,9 @@ def _taken(one: Mapping[str, Any], name: str, plan: Mapping[str, Any], made: Pat
 
 def _step(done: int, total: int) -> None:
     """In the confined process, after each compile."""
-    Path(_PROGRESS).with_suffix(".part").write_text(f"{done} {total}")
-    os.replace(Path(_PROGRESS).with_suffix(".part"), _PROGRESS)
+    part = Path(_PROGRESS + ".part")
+    part.write_text(f"{done} {total}")
+    part.replace(_PROGRESS)
 
 
 def main(part: str) -> int:
@@ -368,19 +329,16 @@ def main(part: str) -> int:
     request = json.loads(Path(_REQUEST).read_text())
     set_installed_key(request["triton"])
     launches = [launch_of(document, path) for path, document in request["launches"]]
-    function, toolchain = (
-        function_of(request["function"], "the function"),
-        toolchain_for(request["arch"], request["stated"]),
-    )
+    function = function_of(request["function"], "the function")
+    toolchain = toolchain_for(request["arch"], request["stated"])
     if part == "plan":
         answer = plan_function(function, launches, toolchain, Path.cwd(), request["processes"],
                                request["timeout_s"])
     else:
         kernels = Path.cwd() / _KERNELS
         kernels.mkdir()
-        built, refused = build_function(
-            function, launches, toolchain, kernels,
-            Compiling(request["processes"], request["timeout_s"], _contents, _step))
+        compiling = Compiling(request["processes"], request["timeout_s"], _contents, _step)
+        built, refused = build_function(function, launches, toolchain, kernels, compiling)
         answer = {"built": built, "refused": refused}
     Path(_ANSWER).write_text(canonical(answer))
     return 0

@@ -10,10 +10,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import types
-from typing import Any, Iterable, Mapping
+from typing import Any, Mapping, Sequence
 
+from .._canonical import Fields
 from .._errors import PackError
 from .._pack.calls import Tensor
+from .._pack.signature import BYTES
 from .documents import Config, Launch
 
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}
@@ -21,7 +23,7 @@ _FILLERS = ("fill_tma_descriptor", "fill_tma_descriptor_tiled")
 _OF_COMPILE = ("type", "box", "swizzle")  # members of a tensor map that only a compile gives
 _BLANK = {"swizzle": 0, "elem_size": 0, "elem_type": 0, "block_size": (), "fp4_padded": False}
 
-Descriptor = Mapping[str, Any]  # an argument as launches have it
+Descriptor = Fields  # an argument as launches have it
 
 
 def descriptors_of(launch: Launch) -> dict[str, Descriptor]:
@@ -47,22 +49,20 @@ def made(descriptor: Descriptor, base: Any, block_shape: list[int]) -> Any:
     return found
 
 
-def base_of(descriptor: Descriptor) -> Tensor:
-    base = descriptor["base"]
-    return Tensor(base["dtype"], tuple(base["shape"]), tuple(base["stride"]), base["alignment"],
-                  bool(base.get("range")))
+def tensor_of(argument: Fields) -> Tensor:
+    return Tensor(argument["dtype"], tuple(argument["shape"]), tuple(argument["stride"]),
+                  argument["alignment"], bool(argument.get("range")))
 
 
 def elements_of(descriptor: Descriptor, meta: Any, backend: str) -> list[Any]:
-    """What is passed for one. `meta`: the compiled kernel's for this descriptor; None: it was
-    lowered to a pointer."""
+    """What is passed for one. `meta`: the compiled kernel's for it; None: lowered to a pointer."""
     driver = importlib.import_module(f"triton.backends.{_BACKENDS[backend]}.driver")
     call = getattr(driver, "make_tensordesc_arg", None)
     if call is None:
         raise PackError("how this Triton passes descriptors of the host is not known here; see "
                         "_captured/descriptors.py")
     active = importlib.import_module("triton.runtime").driver.active
-    own = made(descriptor, base_of(descriptor), [])
+    own = made(descriptor, tensor_of(descriptor["base"]), [])
     maps = []
 
     def fill(_: Any, swizzle: int, size: int, kind: int, box: Any, shape: Any, strides: Any,
@@ -89,33 +89,24 @@ def elements_of(descriptor: Descriptor, meta: Any, backend: str) -> list[Any]:
     return found
 
 
-def arguments_of(launch: Launch, passed: Iterable[str], metas: Any, backend: str
-                 ) -> tuple[list[Any], list[int]] | None:
-    """(an object's "arguments", how many of them each passed parameter has); None without a
-    descriptor. `metas`: the compiled kernel's, in the order of descriptors, or none."""
-    own, waiting = descriptors_of(launch), list(metas or ())
-    names = list(passed)
-    if not any(name in own for name in names):
-        return None
-    found, counts = [], []
-    for name in names:
-        elements = [name]
-        if name in own:
-            elements = elements_of(own[name], waiting.pop(0) if metas else None, backend)
-        found += elements
-        counts.append(len(elements))
-    return found, counts
+def arguments_of(launch: Launch, passed: Sequence[str], metas: Any, backend: str
+                 ) -> tuple[list[Any] | None, list[int]]:
+    """(an object's "arguments", which is None without a descriptor, how many each passed parameter
+    has). `metas`: the compiled kernel's, in the order of descriptors, or none."""
+    own, waiting = descriptors_of(launch), iter(metas or ())
+    elements = [elements_of(own[name], next(waiting, None), backend) if name in own else [name]
+                for name in passed]
+    found = [one for some in elements for one in some]
+    return found if not own.keys().isdisjoint(passed) else None, list(map(len, elements))
 
 
-def planned_arguments(launch: Launch, passed: Iterable[str], backend: str) -> list[Any]:
+def planned_arguments(launch: Launch, passed: Sequence[str], backend: str) -> list[Any]:
     """The two forms that a compile may give an object's "arguments", without what only it knows."""
-    names, own = list(passed), descriptors_of(launch)
-    metas = [{**_BLANK, "elem_size": base_of(own[name]).element_size()} for name in names
+    own = descriptors_of(launch)
+    metas = [{**_BLANK, "elem_size": BYTES[own[name]["base"]["dtype"]]} for name in passed
              if name in own]
-    forms = [arguments_of(launch, names, None, backend)]
-    if backend == "cuda":
-        forms.append(arguments_of(launch, names, metas, backend))
-    return [None if form is None else without_compiled(form[0]) for form in forms]
+    return [without_compiled(arguments_of(launch, passed, one, backend)[0])
+            for one in ((None, metas) if backend == "cuda" else (None, ))]
 
 
 def without_compiled(arguments: Any) -> Any:

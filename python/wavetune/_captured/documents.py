@@ -1,17 +1,21 @@
-"""The documents of a capture: what a program's launch recorded (docs/capture.md), read strictly.
+"""The documents of a capture: what a program's launch recorded (docs/capture.md), read strictly:
+they come from other machines, and the rest of the package relies on what is checked here.
 
-They come from other machines, so every member is checked here; the rest of the package relies on
-it. A folder of captures has functions/, launches/ and blobs/, each file under its digest.
+A folder of captures has functions/, launches/ and blobs/, each file under its digest. A launch is
+refused where agents cannot repeat it, not compiled where not even its code can be made, and not
+filled where contents that steer it were not recorded; a config fails where it does not compile, and
+is pruned where the program does not consider it (kernel.py).
 """
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Container, Iterator, Mapping
 
-from .._canonical import canonical, read_json
+from .._canonical import Fields, Json, canonical, read_json
 from .._errors import PackError
 from .._runtime.values import decode
 
@@ -19,9 +23,6 @@ VERSION = 1
 ARGUMENTS_MAX = 256
 CONFIGS_MAX = 65536
 TEXT_MAX = 1 << 20
-KINDS = ("tensor", "int", "float", "bool", "none", "string", "constexpr", "dtype", "tuple",
-         "function", "descriptor", "refused")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # what Triton takes where a launch states no option; a space has no config without members
 _UNSTATED = {"num_warps": 4}
 _SCALARS = (bool, int, float, str, type(None))
@@ -33,8 +34,8 @@ class Function:
 
     closure: str
     name: str
-    autotune: Mapping[str, Any] | None
-    document: Mapping[str, Any]
+    autotune: Fields | None
+    document: Fields
 
     @property
     def entry(self) -> str:
@@ -43,263 +44,255 @@ class Function:
 
 @dataclass(frozen=True)
 class Config:
-    """One of the program's configs, and what the program launches with it. `constexprs`: what
-    heuristics gave, which is in the place of the config's own; `fills`: what its hook fills before
-    each launch, by argument; `block_shapes`: those that it sets, by descriptor."""
+    """One of the program's configs. `constexprs`: what heuristics gave, in the place of its own;
+    `fills`: what its hook fills, by argument; `block_shapes`: those that it sets, by descriptor."""
 
-    config: Mapping[str, Any]
+    config: Fields
     grid: tuple[int, int, int]
-    constexprs: Mapping[str, Any]
-    fills: Mapping[str, Any] = field(default_factory=dict)
+    constexprs: Fields
+    fills: Fields = field(default_factory=dict)
     block_shapes: Mapping[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Launch:
-    """`key`: the autotuner's key by the names of its arguments; `texts`: the whole tuple as choices
-    write it."""
+    """`key`: by the names of arguments; `texts`: the whole tuple as choices write it."""
 
     closure: str
-    key: Mapping[str, Any]
+    key: Fields
     texts: tuple[str, ...]
-    arguments: tuple[Mapping[str, Any], ...]
+    arguments: tuple[Fields, ...]
     configs: tuple[Config, ...]
     refused: tuple[str, ...]
-    environment: Mapping[str, Any]
-    options: Mapping[str, Any]  # keyword arguments that are no parameters, such as debug
+    environment: Fields
+    options: Fields  # keyword arguments that are no parameters, such as debug
     variables: Mapping[str, str]  # of the program, which its Triton makes its key of
-    image: str | None
-    triton: str
     is_further: bool  # another launch of the key was before it, of another specialisation
     path: str
-    document: Mapping[str, Any]  # as it was recorded
+    document: Fields  # as it was recorded
 
-    def argument(self, name: str) -> Mapping[str, Any]:
+    @property
+    def arch(self) -> str:
+        return str(self.environment.get("arch", "gfx942"))
+
+    def argument(self, name: str) -> Fields:
         return next(argument for argument in self.arguments if argument["name"] == name)
 
 
-def tensors_of(launch: Any) -> list[Mapping[str, Any]]:
-    """The tensors of arguments that point to memory, each with its argument's name; a descriptor
-    may reach further than the tensor that it is of."""
+def tensors_of(launch: Any) -> list[Fields]:
+    """The tensors that arguments point to; a descriptor may reach beyond its own."""
     found = []
     for one in launch.arguments:
         if one["kind"] == "tensor":
             found.append(one)
         elif one["kind"] == "descriptor":
+            base = one["base"]
             reach = 1 + sum((n - 1) * step for n, step in zip(one["shape"], one["strides"]))
-            found.append({
-                **one["base"], "name": one["name"], "elements": max(one["base"]["elements"], reach)
-            })
+            found.append({**base, "name": one["name"], "elements": max(base["elements"], reach)})
     return found
 
 
-class _Reader:
-    """Takes members out of one document; an error names the file and the member."""
-
-    def __init__(self, document: Any, place: str):
-        self.place = place
-        if not isinstance(document, dict):
-            raise PackError(f"{place} is no JSON object")
-        self.document = document
-
-    def error(self, name: str, what: str) -> PackError:
-        return PackError(f'{self.place}: "{name}" {what}')
-
-    def take(self, name: str, kind: type | tuple[type, ...],
-             is_right: Callable[[Any], bool] = lambda value: True,
-             what: str = "has another type or value than captures have") -> Any:
-        value = self.document.get(name)
-        is_kind = isinstance(value, kind) and (kind is not int or not isinstance(value, bool))
-        if not is_kind or not is_right(value):
-            raise self.error(name, "is missing" if name not in self.document else what)
-        return value
-
-    def digest(self, name: str) -> str:
-        return self.take(
-            name,
-            str,
-            lambda text: bool(_DIGEST.fullmatch(text)),
-            "is no digest (sha256: and 64 hex digits)",
-        )
+# What a member must be: (type, a condition on it, what an error says of another one).
+Rule = tuple[Any, Callable[[Any], bool], str]
 
 
-def _is_scalars(values: Any) -> bool:
-    return isinstance(values, dict) and all(
-        isinstance(value, _SCALARS) for value in values.values())
+def _is(kind: Any, holds: Callable[[Any], bool] = lambda value: True,
+        what: str = "has another type or value than captures have") -> Rule:
+    return kind, holds, what
 
 
-def _version(reader: _Reader) -> None:
-    reader.take("version", int, lambda version: version == VERSION,
-                f"is not {VERSION}, the version of captures that this wavetune reads")
+def _from(least: int, end: int = 2**62) -> Rule:
+    return _is(int, lambda n: least <= n < end)
+
+
+def _may_be(holds: Callable[[Any], bool], what: str) -> Rule:
+    """A member that may lack, or be empty."""
+    return _is(object, lambda value: not value or isinstance(value, dict) and holds(value), what)
+
+
+def _decodes(value: Any, kinds: Any = object) -> bool:
+    try:
+        return isinstance(decode(value), kinds)
+    except ValueError:
+        return False
+
+
+def _is_scalars(values: Json) -> bool:
+    return all(isinstance(value, _SCALARS) for value in values.values())
+
+
+def _is_extents(found: Any, least: int = 1, ranks: Container[int] = range(1, 6),
+                end: int = 2**62) -> bool:
+    return isinstance(found, list) and len(found) in ranks and all(
+        type(n) is int and least <= n < end for n in found)
+
+
+# As hooks fill with them, by argument.
+_NUMBERS = _may_be(lambda found: all(_decodes(value, (bool, int, float))
+                                     for value in found.values()), "has a value that is no number")
+_DIGEST = _is(str, lambda text: bool(re.fullmatch("sha256:[0-9a-f]{64}", text)),
+              "is no digest (sha256: and 64 hex digits)")
+_DOCUMENT = {
+    "version": _is(int, lambda version: version == VERSION,
+                   f"is not {VERSION}, the version of captures that this wavetune reads"),
+    "closure": _DIGEST,
+}
+_FUNCTION = {
+    **_DOCUMENT,
+    "name": _is(str, lambda text: bool(re.fullmatch(r"[\w.]{1,500}:[\w.<>]{1,500}", text)),
+                "is not MODULE:QUALNAME"),
+    "parts": _is(list, lambda found: 0 < len(found) <= 1000, "must have 1 to 1000 texts"),
+    "globals": _is(list), "autotune": _is((dict, type(None))),
+}
+_PART = {"module": _is(str), "qualname": _is(str), "text": _is(str), "line": _from(1, 10_000_000)}
+_VALUE: dict[str, Rule] = {}  # what value_of() decodes
+_ARGUMENTS: dict[str, dict[str, Rule]] = {
+    "tensor": {
+        "dtype": _is(str), "elements": _from(0), "alignment": _from(0), "storage": _from(0),
+        "offset": _from(0), "stride": _is(list), "storage_bytes": _is(int),
+        "contents": _is((dict, type(None)))},
+    "int": _VALUE, "float": _VALUE, "bool": _VALUE, "none": {}, "string": _VALUE,
+    "constexpr": _VALUE, "dtype": _VALUE, "tuple": {"items": _is(list)},
+    "function": {"document": _is(dict)},
+    "descriptor": {
+        "base": _is(dict, lambda base: base.get("kind") == "tensor", "is no tensor"),
+        "shape": _is(list, _is_extents, "is not 1 to 5 extents"),
+        "padding": _is(str, ("zero", "nan").__contains__, "is neither zero nor nan")},
+    "refused": {"why": _is(str)},
+}
+_ARGUMENT = {
+    "kind": _is(str, _ARGUMENTS.__contains__, f"is none of {', '.join(_ARGUMENTS)}")}
+_CONFIG = {
+    "config": _is(dict, _is_scalars, "has a member that is no scalar"),
+    "grid": _is(list, lambda found: _is_extents(found, 0, (1, 2, 3), 2**31),
+                "is not 1 to 3 extents"),
+    "fills": _NUMBERS,
+    "block_shapes": _may_be(lambda found: all(map(_is_extents, found.values())),
+                            "has a value that is not 1 to 5 extents"),
+}
+_LAUNCH = {
+    **_DOCUMENT,
+    "key_names": _is(list, lambda found: all(isinstance(name, str) for name in found)),
+    "key_values": _is(list, what="is not one value for each of key_names"), "key": _is(list),
+    "arguments": _is(list, lambda found: len(found) <= ARGUMENTS_MAX), "initial": _NUMBERS,
+    "refused": _is(list),
+    "configs": _is(list, lambda found: len(found) <= CONFIGS_MAX, "must have at least one config"),
+    "environment": _is(dict), "triton": _is(str),
+    "options": _may_be(_is_scalars, "has a member that is no scalar"),
+    "variables": _may_be(lambda found: all(isinstance(value, str) and len(value) <= 1000
+                                           for value in found.values()),
+                         "has a member that is no text"),
+}
+
+
+def _error(place: str, name: str, what: str) -> PackError:
+    return PackError(f'{place}: "{name}" {what}')
+
+
+def _check(document: Any, place: str, rules: Mapping[str, Rule]) -> None:
+    """Raises an error that names the file and the member."""
+    if not isinstance(document, dict):
+        raise PackError(f"{place} is no JSON object")
+    for name, (kind, holds, what) in rules.items():
+        value = document.get(name)
+        if not isinstance(value, kind) or kind is int and type(value) is bool or not holds(value):
+            raise _error(place, name, what if name in document else "is missing")
 
 
 def function_of(document: Any, place: str) -> Function:
-    reader = _Reader(document, place)
-    _version(reader)
-    name = reader.take("name", str,
-                       lambda text: bool(re.fullmatch(r"[\w.]{1,500}:[\w.<>]{1,500}", text)),
-                       "is not MODULE:QUALNAME")
-    parts = reader.take(
-        "parts", list, lambda found: 0 < len(found) <= 1000, "must have 1 to 1000 texts"
-    )
-    for i, part in enumerate(parts):
-        own = _Reader(part, f"{place}, /parts/{i}")
-        for member in ("module", "qualname", "text"):
-            own.take(member, str)
-        own.take("line", int, lambda line: 0 < line < 10_000_000)
-    if sum(len(part["text"]) for part in parts) > TEXT_MAX:
-        raise reader.error("parts", f"have more than {TEXT_MAX} bytes of text")
-    reader.take("globals", list)
-    autotune = reader.take("autotune", (dict, type(None)))
-    return Function(reader.digest("closure"), name, autotune, document)
+    _check(document, place, _FUNCTION)
+    for i, part in enumerate(document["parts"]):
+        _check(part, f"{place}, /parts/{i}", _PART)
+    if sum(len(part["text"]) for part in document["parts"]) > TEXT_MAX:
+        raise _error(place, "parts", f"have more than {TEXT_MAX} bytes of text")
+    return Function(document["closure"], document["name"], document.get("autotune"), document)
 
 
-def _argument(document: Any, place: str) -> Mapping[str, Any]:
-    reader = _Reader(document, place)
-    kind = reader.take("kind", str, lambda text: text in KINDS, f"is none of {', '.join(KINDS)}")
-    if kind == "tensor":
-        reader.take("dtype", str)
-        for member in ("elements", "alignment", "storage", "offset"):
-            reader.take(member, int, lambda n: 0 <= n < 2**62)
-        for member in ("stride", "storage_bytes"):
-            reader.take(member, list if member == "stride" else int)
-        contents = reader.take("contents", (dict, type(None)))
-        if contents is not None and not isinstance(contents.get("class"), str):
-            raise reader.error("contents", 'has no "class"')
-    elif kind in ("int", "float", "bool", "string", "constexpr", "dtype"):
+def value_of(argument: Fields) -> Any:
+    """Of an argument that has a value: a number, a text, a constexpr, a dtype."""
+    value = argument.get("value")
+    return decode({"dtype": value} if argument["kind"] == "dtype" else value)
+
+
+def number(value: Any) -> Any:
+    """A scalar as a case has it: what is not finite is a text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _check_argument(document: Any, place: str) -> None:
+    _check(document, place, _ARGUMENT)
+    kind = document["kind"]
+    _check(document, place, _ARGUMENTS[kind])
+    if _ARGUMENTS[kind] is _VALUE:
         try:
-            decode({"dtype": document.get("value")} if kind == "dtype" else document.get("value"))
+            value_of(document)
         except ValueError:
-            raise reader.error("value", "is no value of a capture") from None
+            raise _error(place, "value", "is no value of a capture") from None
+    elif kind == "tensor":
+        contents = document.get("contents")
+        if contents is not None and not isinstance(contents.get("class"), str):
+            raise _error(place, "contents", 'has no "class"')
     elif kind == "function":
-        function_of(reader.take("document", dict), f"{place}/document")
+        function_of(document["document"], f"{place}/document")
     elif kind == "descriptor":
-        _argument(
-            reader.take("base", dict, lambda base: base.get("kind") == "tensor", "is no tensor"),
-            f"{place}/base")
-        rank = len(reader.take("shape", list, _is_extents, "is not 1 to 5 extents"))
+        _check_argument(document["base"], f"{place}/base")
+        rank = [len(document["shape"])]
         for member, least in (("strides", 0), ("block_shape", 1)):
-            reader.take(member, list,
-                        lambda found, least=least: _is_extents(found, least) and len(found) == rank,
-                        "is not one for each extent")
-        reader.take("padding", str, lambda text: text in ("zero", "nan"), "is neither zero nor nan")
-    elif kind == "refused":
-        reader.take("why", str)
+            _check(document, place, {member: _is(
+                list, lambda found: _is_extents(found, least, rank),
+                "is not one for each extent")})
     elif kind == "tuple":
-        for i, item in enumerate(reader.take("items", list)):
-            _argument(item, f"{place}/items/{i}")
-    return document
-
-
-def _is_extents(found: Any, least: int = 1) -> bool:
-    return isinstance(found, list) and 1 <= len(found) <= 5 and all(
-        type(n) is int and least <= n < 2**62 for n in found)
+        for i, item in enumerate(document["items"]):
+            _check_argument(item, f"{place}/items/{i}")
 
 
 def _config(document: Any, place: str) -> Config:
-    reader = _Reader(document, place)
-    reader.take("config", dict, _is_scalars, "has a member that is no scalar")
-    grid = reader.take(
-        "grid", list, lambda found: 0 < len(found) <= 3 and all(
-            isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**31 for n in found),
-        "is not 1 to 3 extents")
-    return Config(document["config"] or _UNSTATED, tuple([*grid, 1, 1][:3]),
-                  document.get("constexprs") or {}, _numbers(reader, "fills"),
-                  _block_shapes(reader))
-
-
-def _block_shapes(reader: _Reader) -> Mapping[str, list[int]]:
-    found = reader.document.get("block_shapes") or {}
-    if not isinstance(found, dict) or not all(map(_is_extents, found.values())):
-        raise reader.error("block_shapes", "has a value that is not 1 to 5 extents")
-    return found
-
-
-def _numbers(reader: _Reader, member: str) -> Mapping[str, Any]:
-    """Numbers by argument, as hooks fill with them."""
-    found = reader.document.get(member) or {}
-    try:
-        if isinstance(found, dict) and all(
-                isinstance(decode(value), (bool, int, float)) for value in found.values()):
-            return found
-    except ValueError:
-        pass
-    raise reader.error(member, "has a value that is no number")
-
-
-def _options(reader: _Reader) -> Mapping[str, Any]:
-    options = reader.document.get("options") or {}
-    if not _is_scalars(options):
-        raise reader.error("options", "has a member that is no scalar")
-    return options
-
-
-def _variables(reader: _Reader) -> Mapping[str, str]:
-    variables = reader.document.get("variables") or {}
-    if not isinstance(variables, dict) or not all(
-            isinstance(value, str) and len(value) <= 1000 for value in variables.values()):
-        raise reader.error("variables", "has a member that is no text")
-    return variables
-
-
-def _configs(stated: list[Any], place: str) -> tuple[Config, ...]:
-    """Each once: programs list some twice, and Triton measures them twice."""
-    found: dict[str, Config] = {}
-    for i, one in enumerate(stated):
-        config = _config(one, f"{place}, /configs/{i}")
-        found.setdefault(canonical(dict(config.config)), config)
-    return tuple(found.values())
+    _check(document, place, _CONFIG)
+    own = {name: document.get(name) or {} for name in ("constexprs", "fills", "block_shapes")}
+    return Config(document["config"] or _UNSTATED, tuple([*document["grid"], 1, 1][:3]), **own)
 
 
 def launch_of(document: Any, place: str) -> Launch:
-    reader = _Reader(document, place)
-    _version(reader)
-    names = reader.take("key_names", list,
-                        lambda found: all(isinstance(name, str) for name in found))
-    values = reader.take(
-        "key_values",
-        list,
-        lambda found: len(found) == len(names),
-        "is not one value for each of key_names",
-    )
-    arguments = reader.take("arguments", list, lambda found: len(found) <= ARGUMENTS_MAX)
-    values = [
-        value["dtype"] if isinstance(value, dict) and list(value) == ["dtype"] else value
-        for value in values
-    ]
-    _numbers(reader, "initial")
-    odd = [f"the autotuner's key has {name} = {canonical(value)}, which no key of a job can have"
-           for name, value in zip(names, values) if not isinstance(value, _SCALARS)]
-    refused = tuple(map(str, [*reader.take("refused", list), *odd]))
-    configs = reader.take("configs", list, lambda found: len(found) <= CONFIGS_MAX and
-                          (found or refused), "must have at least one config")
-    for i, argument in enumerate(arguments):
-        _Reader(argument, f"{place}, /arguments/{i}").take(
-            "name", str, str.isidentifier, "is no name"
-        )
-        _argument(argument, f"{place}, /arguments/{i}")
-    return Launch(reader.digest("closure"), dict(zip(names, values)),
-                  tuple(map(str, reader.take("key", list))), tuple(arguments),
-                  () if refused else _configs(configs, place), refused,
-                  reader.take("environment", dict), _options(reader), _variables(reader),
-                  document.get("image"), reader.take("triton", str),
+    _check(document, place, _LAUNCH)
+    names = document["key_names"]
+    if len(document["key_values"]) != len(names):
+        raise _error(place, "key_values", "is not one value for each of key_names")
+    key = {name: value["dtype"] if isinstance(value, dict) and list(value) == ["dtype"] else value
+           for name, value in zip(names, document["key_values"])}
+    refused = [*document["refused"],
+               *(f"the autotuner's key has {name} = {canonical(value)}, which no key of a job can "
+                 "have" for name, value in key.items() if not isinstance(value, _SCALARS))]
+    if not document["configs"] and not refused:
+        raise _error(place, "configs", "must have at least one config")
+    for i, argument in enumerate(document["arguments"]):
+        own = f"{place}, /arguments/{i}"
+        _check(argument, own, {"name": _is(str, str.isidentifier, "is no name")})
+        _check_argument(argument, own)
+    # Each config once: programs list some twice, and Triton measures them twice.
+    configs: dict[str, Config] = {}
+    for i, one in enumerate([] if refused else document["configs"]):
+        config = _config(one, f"{place}, /configs/{i}")
+        configs.setdefault(canonical(config.config), config)
+    return Launch(document["closure"], key, tuple(map(str, document["key"])),
+                  tuple(document["arguments"]), tuple(configs.values()),
+                  tuple(map(str, refused)), document["environment"],
+                  document.get("options") or {}, document.get("variables") or {},
                   document.get("further") is True, place, document)
 
 
 def read_folder(folder: Path) -> Iterator[tuple[Function | None, list[Launch]]]:
-    """Each captured function with its launches; None for one whose text was not recorded
-    (WAVETUNE_CAPTURE=shapes)."""
+    """Each captured function with its launches; None where its text was not recorded."""
     if not (folder / "launches").is_dir():
         raise PackError(f"{folder} has no launches/: name the folder that WAVETUNE_CAPTURE_TO "
-                        f"named for a program")
-    functions, launches = {}, {}
-    for path in sorted((folder / "functions").glob("*.json")):
+                        "named for a program")
+    functions: dict[str, Function] = {}
+    launches: dict[str, list[Launch]] = {}
+    for path in sorted(folder.glob("functions/*.json")):
         function = function_of(read_json(path), str(path))
         functions[function.closure] = function
-    for path in sorted((folder / "launches").glob("*.json")):
+    for path in sorted(folder.glob("launches/*.json")):
         launch = launch_of(read_json(path), str(path))
         launches.setdefault(launch.closure, []).append(launch)
-    for closure in sorted(launches, key=lambda one: (functions[one].name
-                                                     if one in functions else "", one)):
+    for closure in sorted(launches, key=lambda one: (getattr(functions.get(one), "name", ""), one)):
         yield functions.get(closure), sorted(launches[closure],
-                                             key=lambda launch: canonical(dict(launch.key)))
+                                             key=lambda launch: canonical(launch.key))

@@ -13,39 +13,38 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import re
 import textwrap
 import types
 from typing import Any, Callable, Sequence
 
 import numpy as np
 
+from .._canonical import Json
+from .._pack.signature import DTYPES
 from .._runtime.values import TRITON_NAMES
-from .floats import bfloat16_of, bfloat16_widened, float8_of, float8_widened
+from .floats import FLOAT8, bfloat16_of, bfloat16_widened, float8_of, float8_widened
 from .memory import Memory, NotInterpreted
 
 ATOMICS = "it uses atomic operations, whose result depends on all programs"
-_FLOAT8 = {
-    "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "fp8e4b8": "float8_e4m3fnuz",
-    "fp8e5b16": "float8_e5m2fnuz", "fp8e4b15": "float8e4b15"
-}
+_FLOAT8 = {short: name for short, name in DTYPES.items() if name in FLOAT8}
+_NAMES = {**TRITON_NAMES, **{name: short for short, name in _FLOAT8.items()}}
 _WIDENED = {"bf16", *_FLOAT8}
 _MEMBERS = ("TensorHandle", "InterpreterBuilder", "InterpretedFunction", "ASTTransformer",
             "interpreter_builder", "_get_np_dtype", "_patch_lang", "_patch_builtin")
 _LIBDEVICE: dict[str, Callable[..., Any]] = {
-    name: getattr(np, name)
-    for name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan",
-                 "tanh", "sinh", "cosh", "sqrt", "cbrt", "floor", "ceil", "trunc", "rint")
-}
-_LIBDEVICE.update({
-    "rsqrt": lambda x: 1 / np.sqrt(x), "pow": np.power, "abs": np.abs, "fabs": np.abs,
-    "fma": lambda x, y, z: x * y + z, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
-    "atan2": np.arctan2, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "fmod": np.fmod, "fast_expf": np.exp, "fast_logf": np.log, "fast_log2f": np.log2,
-    "fast_sinf": np.sin, "fast_cosf": np.cos, "fast_powf": np.power, "fast_dividef": np.divide,
-    "div_rn": np.divide, "fast_tanhf": np.tanh,
-    "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), "nearbyint": np.rint,
+    **{name: getattr(np, name) for name in (
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan tanh sinh cosh sqrt cbrt floor ceil trunc "
+        "rint abs fabs fmod").split()},
+    **{f"a{name}": getattr(np, f"arc{name}")
+       for name in ("sin", "cos", "tan", "tan2", "sinh", "cosh", "tanh")},
+    **{f"fast_{name}f": getattr(np, name)
+       for name in ("exp", "log", "log2", "sin", "cos", "tanh", "divide")},
+    "fast_powf": np.power, "pow": np.power, "div_rn": np.divide, "nearbyint": np.rint,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "fma": lambda x, y, z: x * y + z,
+    "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
     "erf": np.vectorize(math.erf, otypes=[np.float64]), "sigmoid": lambda x: 1 / (1 + np.exp(-x))
-})
+}
 
 
 def _to_memory(kind: str, values: Any) -> Any:
@@ -71,40 +70,36 @@ def _to_tf32(values: Any) -> Any:
     return (bits & np.uint32(0xffffe000)).view(np.float32).reshape(np.shape(values))
 
 
+def _call(name: str, arguments: list[Any], node: ast.AST) -> ast.AST:
+    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, []), node)
+
+
 class _Logic(ast.NodeTransformer):
-    """`and`, `or` and `not` of tensors are elementwise in compiled code; Python would ask whether
-    one is true. Types and numbers that a function is called with are constexprs there, and have a
-    value."""
+    """As compiled code has it: `and`, `or` and `not` of tensors are elementwise, and types and
+    numbers that a function is called with are constexprs, which have a value."""
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
-        if node.attr != "value" or not isinstance(node.ctx, ast.Load):
-            return node
-        return ast.copy_location(
-            ast.Call(ast.Name("_wavetune_value", ast.Load()), [node.value], []), node)
+        is_read = node.attr == "value" and isinstance(node.ctx, ast.Load)
+        return _call("_wavetune_value", [node.value], node) if is_read else node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
         none = ast.arguments([], [], None, [], [], None, [])
         values = [ast.Lambda(none, value) for value in node.values]
         name = "_wavetune_and" if isinstance(node.op, ast.And) else "_wavetune_or"
-        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), values, []),
-                                 node)  # type: ignore[arg-type]
+        return _call(name, values, node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
-        if not isinstance(node.op, ast.Not):
-            return node
-        return ast.copy_location(
-            ast.Call(ast.Name("_wavetune_not", ast.Load()), [node.operand], []), node)
+        is_not = isinstance(node.op, ast.Not)
+        return _call("_wavetune_not", [node.operand], node) if is_not else node
 
 
 class Emulator:
-    """Replaces parts of triton.runtime.interpreter, for the rest of the process. `work_max`: how
-    much a launch may do; an operation counts 1, and 1 more for each 4,096 elements that it makes.
-    `precisions`: that dots may have on the target; tf32, where it is one of them, has a dot that
-    states none. `has_atomics`: whether a program added atomically; what was written then is not
-    what the launch computes."""
+    """Replaces parts of triton.runtime.interpreter, for the rest of the process. `work_max`: an
+    operation counts 1, and 1 more for each 4,096 elements that it makes. `precisions`: that dots
+    may have on the target. `has_atomics`: what was written is not what the launch computes."""
 
     def __init__(self, memory: Memory, work_max: int, precisions: Sequence[str] = ("ieee",)):
         from triton.runtime import interpreter
@@ -112,13 +107,12 @@ class Emulator:
         lost = [name for name in _MEMBERS if not hasattr(interpreter, name)]
         if lost:
             raise NotInterpreted(f"the interpreter of this Triton has no {', '.join(lost)}; see "
-                                 f"_captured/emulator.py")
+                                 "_captured/emulator.py")
         self.interpreter, self.tl, self.memory = interpreter, tl, memory
         self.builder, self.np_dtype = interpreter.interpreter_builder, interpreter._get_np_dtype
         self.work, self.work_max = 0, work_max
         self.has_atomics = False
-        # as far as is known: Philox and the like multiply for the upper half
-        self.has_drawn = False
+        self.has_drawn = False  # as far as is known
         # they are frozen
         object.__setattr__(self.builder.options, "allowed_dot_input_precisions", tuple(precisions))
         self._rewritten: dict[Any, Any] = {}
@@ -134,10 +128,9 @@ class Emulator:
     def _types(self) -> None:
         """Values of the widened types are float32 everywhere."""
         def np_dtype(kind: Any) -> Any:
-            element = getattr(kind, "element_ty",
-                              kind) if self.tl.block_type in type(kind).__mro__ else kind
-            return np.dtype(np.float32) if getattr(element, "name",
-                                                   None) in _WIDENED else self.np_dtype(kind)
+            element = kind.element_ty if isinstance(kind, self.tl.block_type) else kind
+            is_widened = getattr(element, "name", None) in _WIDENED
+            return np.dtype(np.float32) if is_widened else self.np_dtype(kind)
 
         def made(handle: Any, data: Any, dtype: Any, *more: Any, **named: Any) -> None:
             own(handle, data, dtype, *more, **named)
@@ -156,35 +149,31 @@ class Emulator:
                 kind, "name", "") in _WIDENED or fits(data, kind))
 
     def _operations(self) -> None:
-        handle = self.interpreter.TensorHandle
+        """Methods of the builder; what they are passed is Triton's matter."""
+        handle, np_dtype = self.interpreter.TensorHandle, self.interpreter._get_np_dtype
 
-        def mask_of(mask: Any, shape: Any) -> Any:
+        def packed(dtype: Any, values: Any) -> Any:
+            """Values as memory has them."""
+            return _to_memory(dtype.name, values).astype(_memory_type(dtype.name, np_dtype(dtype)))
+
+        def mask_of(mask, shape):
             return np.broadcast_to(
                 np.asarray(mask if isinstance(mask, np.ndarray) else mask.data, bool), shape)
 
-        def load(builder: Any, pointers: Any, mask: Any, other: Any, *_: Any, **__: Any) -> Any:
-            dtype = pointers.get_element_ty()
-            kind, shape = dtype.name, pointers.data.shape
-            missing = np.zeros(shape, self.interpreter._get_np_dtype(dtype)) if other is None else \
-                np.broadcast_to(other.data, shape)
-            missing = _to_memory(kind, missing).astype(
-                _memory_type(kind, self.interpreter._get_np_dtype(dtype)))
-            return handle(
-                _from_memory(kind, self.memory.load(pointers.data, mask_of(mask, shape), missing)),
-                dtype)
-
-        def store(builder: Any, pointers: Any, value: Any, mask: Any, *_: Any, **__: Any) -> None:
+        def load(builder, pointers, mask, other, *_, **__):
             dtype, shape = pointers.get_element_ty(), pointers.data.shape
-            kind = dtype.name
-            values = np.broadcast_to(np.asarray(value.data), shape)
-            values = _to_memory(kind, values).astype(
-                _memory_type(kind, self.interpreter._get_np_dtype(dtype)))
-            self.memory.store(pointers.data, mask_of(mask, shape), values)
+            missing = np.zeros(shape, np_dtype(dtype)) if other is None else \
+                np.broadcast_to(other.data, shape)
+            found = self.memory.load(pointers.data, mask_of(mask, shape), packed(dtype, missing))
+            return handle(_from_memory(dtype.name, found), dtype)
 
-        def atomic(builder: Any, operation: Any, pointers: Any, value: Any, mask: Any, *_: Any,
-                   **__: Any) -> Any:
-            """Adds what all lanes add to an element, rounded once; each of them gets what was there
-            before."""
+        def store(builder, pointers, value, mask, *_, **__):
+            values = np.broadcast_to(np.asarray(value.data), pointers.data.shape)
+            self.memory.store(pointers.data, mask_of(mask, values.shape),
+                              packed(pointers.get_element_ty(), values))
+
+        def atomic(builder, operation, pointers, value, mask, *_, **__):
+            """Adds all lanes of an element, rounded once; each gets what was there before."""
             if operation.name != "FADD":
                 raise NotInterpreted(ATOMICS)
             self.has_atomics = True
@@ -195,45 +184,39 @@ class Emulator:
             np.add.at(sums, number, np.broadcast_to(np.asarray(value.data), own.shape)[own])
             after = np.array(before.data)
             after[own] = sums[number]
-            after = _to_memory(dtype.name, after).astype(
-                _memory_type(dtype.name, self.interpreter._get_np_dtype(dtype)))
-            self.memory.store(pointers.data, own, after, is_sum=True)
+            self.memory.store(pointers.data, own, packed(dtype, after), is_sum=True)
             return before
 
-        def cast(builder: Any, source: Any, target: Any) -> Any:
-            return handle(
-                np.asarray(source.data).astype(self.interpreter._get_np_dtype(target)),
-                target.scalar)
+        def cast(builder, source, target):
+            return handle(np.asarray(source.data).astype(np_dtype(target)), target.scalar)
 
-        def convert(builder: Any, source: Any, target: Any, rounding: Any = None) -> Any:
+        def convert(builder, source, target, rounding=None):
             if rounding is not None and "RTNE" not in str(rounding):
                 raise NotInterpreted(f"a program rounds by {rounding}")
             return cast(builder, source, target)
 
-        def bitcast(builder: Any, source: Any, target: Any) -> Any:
-            scalar, own = getattr(source.dtype, "name", ""), target.scalar
-            bits = np.ascontiguousarray(_to_memory(scalar, source.data))
+        def bitcast(builder, source, target):
+            bits = np.ascontiguousarray(
+                _to_memory(getattr(source.dtype, "name", ""), source.data))
             if bits.dtype == bool:
                 bits = bits.view(np.uint8)
-            kind, wanted = getattr(own, "name", ""), self.interpreter._get_np_dtype(own)
-            return handle(
-                _from_memory(kind,
-                             bits.view(_memory_type(kind, wanted)).reshape(bits.shape)), own)
+            own = target.scalar
+            kind = getattr(own, "name", "")
+            found = bits.view(_memory_type(kind, np_dtype(own))).reshape(bits.shape)
+            return handle(_from_memory(kind, found), own)
 
-        def dot(builder: Any, a: Any, b: Any, d: Any, precision: Any = None, *_: Any,
-                **__: Any) -> Any:
+        def dot(builder, a, b, d, precision=None, *_, **__):
             self.count((a.data.size * b.data.shape[-1]) >> 6)
-            exact = np.float64 if d.data.dtype.kind in "iu" or d.data.dtype.itemsize == 8 else \
-                np.float32
+            kind = d.data.dtype
+            is_integer = kind.kind in "iu"
+            exact = np.float64 if is_integer or kind.itemsize == 8 else np.float32
             is_tf32 = str(precision).endswith("TF32")
             product = np.matmul(*(_to_tf32(one.data) if is_tf32 and one.dtype.scalar.name == "fp32"
                                   else one.data.astype(exact) for one in (a, b)))
-            return handle((product.astype(d.data.dtype) if d.data.dtype.kind in "iu" else
-                product) + d.data, d.dtype.scalar) \
-                if d.data.dtype != np.float16 else \
-                handle((product + d.data).astype(np.float16), d.dtype.scalar)
+            total = (product.astype(kind) if is_integer else product) + d.data
+            return handle(total.astype(kind) if kind == np.float16 else total, d.dtype.scalar)
 
-        def upper_half(builder: Any, a: Any, b: Any) -> Any:
+        def upper_half(builder, a, b):
             self.has_drawn = True
             return multiply(builder, a, b)
 
@@ -242,16 +225,13 @@ class Emulator:
                 raise NotInterpreted(what)
             return refused
 
-        def extern(builder: Any, library: Any, path: Any, symbol: str, arguments: Any, kind: Any,
-                   *_: Any, **__: Any) -> Any:
-            name = symbol.removeprefix("__nv_").removeprefix("__ocml_").removesuffix(
-                "_f32").removesuffix("_f64")
+        def extern(builder, library, path, symbol, arguments, kind, *_, **__):
+            name = re.sub("^(__nv_|__ocml_)|_f(32|64)$", "", symbol)
             function = _LIBDEVICE.get(name) or _LIBDEVICE.get(name.removesuffix("f"))
             if function is None:
                 raise NotInterpreted(f"a program calls {symbol}, which the interpreter has not")
             data = function(*(one.data for one in arguments))
-            return handle(
-                np.asarray(data).astype(self.interpreter._get_np_dtype(kind)), kind.scalar)
+            return handle(np.asarray(data).astype(np_dtype(kind)), kind.scalar)
 
         own = self.interpreter.InterpreterBuilder
         multiply = own.create_umulhi
@@ -268,8 +248,7 @@ class Emulator:
             setattr(own, name, function)
 
     def _functions(self) -> None:
-        """Functions mean the same wherever they were taken from, and are rewritten with what their
-        globals mean."""
+        """Functions mean the same wherever they were taken from."""
         interpreter, tl = self.interpreter, self.tl
         visible = types.FunctionType((lambda: None).__code__, {"tl": tl, "core": tl.core})
         interpreter._patch_lang(visible)
@@ -285,8 +264,7 @@ class Emulator:
                 setattr(libdevice, name, self._device_function(name))
         self.libdevice = libdevice
         interpreter.InterpretedFunction.__call__ = \
-            lambda function, *arguments, **named: self.rewritten(
-            function.fn)(*arguments, **named)
+            lambda function, *arguments, **named: self.rewritten(function.fn)(*arguments, **named)
 
     def _logic(self) -> dict[str, Callable[..., Any]]:
         """What _Logic calls, as CodeGenerator.visit_BoolOp has it."""
@@ -306,58 +284,47 @@ class Emulator:
 
         plain = (self.tl.dtype, bool, int, float)
         return {
-            "_wavetune_value": lambda value: value
-            if isinstance(value, plain) else value.value, "_wavetune_and": combined(True),
-            "_wavetune_or": combined(False), "_wavetune_not": lambda value: value == 0
-            if isinstance(value, self.tl.tensor) else not value
+            "_wavetune_value": lambda value: value if isinstance(value, plain) else value.value,
+            "_wavetune_and": combined(True), "_wavetune_or": combined(False),
+            "_wavetune_not": lambda value: value == 0 if isinstance(value, self.tl.tensor) else
+            not value
         }
 
     def _range(self, first: Any, end: Any = None, step: Any = 1, **_: Any) -> Any:
         """The numbers of a loop, which are scalars as in compiled code, and not Python's."""
-        values = [
-            int(getattr(bound, "value", bound))
-            for bound in ((0, first, step) if end is None else (first, end, step))
-        ]
-        return (self.argument(value) for value in range(*values))
+        bounds = (0, first, step) if end is None else (first, end, step)
+        return map(self.argument, range(*(int(getattr(one, "value", one)) for one in bounds)))
 
     def _device_function(self, name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **_: Any) -> Any:
             function = _LIBDEVICE.get(name)
             if function is None:
                 raise NotInterpreted(f"a program calls libdevice.{name}, which the interpreter has "
-                                     f"not")
-            tensors = [one for one in arguments if hasattr(one, "handle")]
-            first = max(tensors, key=lambda one: one.handle.data.size)
-            data = function(*(one.handle.data if hasattr(one, "handle") else one
-                              for one in arguments))
-            kind = self.interpreter._get_np_dtype(first.handle.dtype)
-            return self.tl.tensor(
-                self.interpreter.TensorHandle(np.asarray(data).astype(kind), first.handle.dtype),
-                first.type)
+                                     "not")
+            first = max((one for one in arguments if hasattr(one, "handle")),
+                        key=lambda one: one.handle.data.size)
+            data = np.asarray(function(*(one.handle.data if hasattr(one, "handle") else one
+                                         for one in arguments)))
+            kind = first.handle.dtype
+            return self.tl.tensor(self.interpreter.TensorHandle(
+                data.astype(self.interpreter._get_np_dtype(kind)), kind), first.type)
         # what captured functions know it by
         call.__module__, call.__name__ = "triton.language.extra.libdevice", name
         return call
 
     def _meaning(self, value: Any) -> Any:
-        """What a global of a function means to the interpreter: Triton's builtins are bound to
-        it."""
+        """What a global of a function means to the interpreter: builtins are bound to it."""
         if isinstance(value, types.FunctionType) and self.tl.core.is_builtin(value):
-            holder = types.ModuleType("holder")
-            setattr(holder, "value", value)
-            scope = (
-                [self.interpreter._LangPatchScope()]
-                if hasattr(self.interpreter, "_LangPatchScope")
-                else []
-            )
-            self.interpreter._patch_builtin(holder, self.builder, *scope)
-            return getattr(holder, "value")
+            holder = types.SimpleNamespace(value=value)
+            scope = getattr(self.interpreter, "_LangPatchScope", None)
+            self.interpreter._patch_builtin(holder, self.builder, *([scope()] if scope else []))
+            return holder.value
         if str(getattr(value, "__module__", "")).endswith(".libdevice") and callable(value):
             return getattr(self.libdevice, value.__name__, value)
         return value
 
     def rewritten(self, fn: Any) -> Any:
-        """The function as the interpreter executes it. Its defaults and annotations were evaluated
-        before."""
+        """As the interpreter executes it. Its defaults and annotations were evaluated before."""
         if fn in self._rewritten:
             return self._rewritten[fn]
         lines, first = inspect.getsourcelines(fn)
@@ -370,9 +337,8 @@ class Emulator:
         for argument in [*own.posonlyargs, *own.args, *own.kwonlyargs]:
             argument.annotation = None
         own.defaults = [ast.copy_location(ast.Constant(None), one) for one in own.defaults]
-        own.kw_defaults = [
-            one and ast.copy_location(ast.Constant(None), one) for one in own.kw_defaults
-        ]
+        own.kw_defaults = [one and ast.copy_location(ast.Constant(None), one)
+                           for one in own.kw_defaults]
         tree = ast.fix_missing_locations(self.interpreter.ASTTransformer().visit(
             _Logic().visit(tree)))
         scope = {
@@ -393,45 +359,37 @@ class Emulator:
 
     def argument(self, value: Any) -> Any:
         """A value that is passed when the kernel runs, as a scalar of its type."""
-        tl, handle = self.tl, self.interpreter.TensorHandle
+        tl = self.tl
         if isinstance(value, bool):
-            return tl.tensor(handle(np.array([value], bool), tl.int1), tl.int1)
-        if isinstance(value, int):
+            kind = tl.int1
+        elif isinstance(value, int):
             kind = tl.int32 if -2**31 <= value < 2**31 else tl.int64 if value < 2**63 else tl.uint64
-            return tl.tensor(handle(np.array([value], self.np_dtype(kind)), kind), kind)
-        if isinstance(value, float):
-            return tl.tensor(handle(np.array([value], np.float32), tl.float32), tl.float32)
-        return value
+        elif isinstance(value, float):
+            kind = tl.float32
+        else:
+            return value
+        data = np.array([value], self.np_dtype(kind))
+        return tl.tensor(self.interpreter.TensorHandle(data, kind), kind)
 
     def pointer(self, number: int, dtype: str, element: int) -> Any:
-        """A pointer to an element of the buffer `number`, whose elements have torch's type of that
-        name."""
-        own = {torch: kind for kind, torch in _FLOAT8.items()}
-        dtype = self.tl.pointer_type(self.tl.dtype(
-            own.get(dtype) or TRITON_NAMES.get(dtype, dtype)))
+        """A pointer to an element of the buffer `number`, whose type torch calls `dtype`."""
+        dtype = self.tl.pointer_type(self.tl.dtype(_NAMES.get(dtype, dtype)))
         address = np.array([self.memory.address(number, element)], np.uint64)
         return self.tl.tensor(self.interpreter.TensorHandle(address, dtype), dtype)
 
     def descriptor(self, stated: Any, base: Any, block_shape: Sequence[int]) -> Any:
-        """A descriptor of the host, of memory that `base` points to, as the interpreter makes it of
-        a program's."""
-        constexpr, semantic = (
-            self.tl.constexpr,
-            getattr(self.interpreter, "interpreter_semantic", None),
-        )
+        """A descriptor of the host, as the interpreter makes one of a program's."""
+        constexpr = self.tl.constexpr
+        semantic = getattr(self.interpreter, "interpreter_semantic", None)
         if semantic is None:
             raise NotInterpreted("the interpreter of this Triton has no descriptors of the host")
         padding = {} if stated["padding"] == "zero" else {"padding_option": stated["padding"]}
         strides = [*map(self.argument, stated["strides"][:-1]), constexpr(1)]
         return semantic.make_tensor_descriptor(
-            base=base,
-            shape=[self.argument(n) for n in stated["shape"]],
-            strides=strides,
-            block_shape=[constexpr(n) for n in block_shape],
-            **padding,
-        )
+            base=base, shape=list(map(self.argument, stated["shape"])), strides=strides,
+            block_shape=list(map(constexpr, block_shape)), **padding)
 
-    def run(self, fn: Any, arguments: dict[str, Any], grid: tuple[int, int, int],
+    def run(self, fn: Any, arguments: Json, grid: tuple[int, int, int],
             program: tuple[int, int, int]) -> None:
         self.builder.set_grid_dim(*grid)
         self.builder.set_grid_idx(*program)

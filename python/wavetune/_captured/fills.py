@@ -1,12 +1,14 @@
-"""What configs' hooks fill before each launch, as builds state it: [argument, bytes, word], the
-32-bit pattern that is repeated from where the argument points."""
+"""What configs' hooks fill before each launch, as builds state it: [argument, bytes, word], a
+32-bit pattern from where the argument points.
+"""
 
 from __future__ import annotations
 
 import math
 import struct
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
+from .._canonical import Fields, Json
 from .._errors import PackError
 from .._runtime.values import decode
 from .documents import Config, Launch, tensors_of
@@ -98,7 +100,7 @@ def why_refused(launch: Launch) -> str | None:
     return None
 
 
-def initial_of(document: Mapping[str, Any]) -> dict[str, Any]:
+def initial_of(document: Fields) -> Json:
     """The fill of a case for each argument that the autotuner's own hook fills."""
     values = {name: decode(value) for name, value in (document.get("initial") or {}).items()}
     return {name: {"constant": value} if value else "zeros" for name, value in values.items()}

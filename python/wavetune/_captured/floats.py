@@ -11,8 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Float8:
-    """`special`: the code of each NaN or infinity, with what it means; without infinities, larger
-    values saturate."""
+    """`special`: codes of NaN and infinity; without infinities, larger values saturate."""
 
     mantissa: int
     bias: int

@@ -1,8 +1,6 @@
 """What the agent fills buffers with, element by element: a port of agent/measure/reference.c, which
-must give the same bytes (tests/python/test_inputs.py). Elements are computed where a program reads
-them, so that a buffer of any size costs nothing.
-
-Arrays here hold elements as memory does: bfloat16 as uint16, 8-bit floats and bool as uint8.
+must give the same bytes. Elements are computed where a program reads them, so that a buffer of any
+size costs nothing. Arrays hold them as memory does: bfloat16 as uint16, 8-bit floats as uint8.
 """
 
 from __future__ import annotations
@@ -16,20 +14,16 @@ from .floats import FLOAT8, bfloat16_of, bfloat16_widened, float8_of, float8_wid
 
 BLOCK = 65536
 PERIOD = 16777259
-STORED = {
-    "bool": np.uint8, "int8": np.int8, "uint8": np.uint8, "int16": np.int16, "uint16": np.uint16,
-    "int32": np.int32, "uint32": np.uint32, "int64": np.int64, "uint64": np.uint64,
-    "float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "float64": np.float64,
-    **dict.fromkeys(FLOAT8, np.uint8)
-}
+STORED = {"bool": np.uint8, "bfloat16": np.uint16, **dict.fromkeys(FLOAT8, np.uint8),
+          **{name: getattr(np, name) for name in (
+              "int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64").split()}}
 _GAMMA, _OF_BLOCK, _OF_ARGUMENT = 0x9e3779b97f4a7c15, 0xd1342543de82ef95, 0xa0761d6478bd642f
 _U64 = (1 << 64) - 1
 # The integers that each type holds, as doubles that convert to it.
-_ENDS = {
-    "int8": (-2.0**7, 2.0**7 - 1), "uint8": (0.0, 2.0**8 - 1), "int16": (-2.0**15, 2.0**15 - 1),
-    "uint16": (0.0, 2.0**16 - 1), "int32": (-2.0**31, 2.0**31 - 1), "uint32": (0.0, 2.0**32 - 1),
-    "int64": (-2.0**63, 2.0**63 - 1024), "uint64": (0.0, 2.0**64 - 2048)
-}
+_ENDS = {"int64": (-2.0**63, 2.0**63 - 1024), "uint64": (0.0, 2.0**64 - 2048)}
+for _bits in (8, 16, 32):
+    _ENDS[f"int{_bits}"] = -2.0**(_bits - 1), 2.0**(_bits - 1) - 1
+    _ENDS[f"uint{_bits}"] = 0.0, 2.0**_bits - 1
 
 
 def _mixed(bits: Any) -> Any:
@@ -80,9 +74,8 @@ def _modulus(dtype: str) -> int:
     bits = {
         "bool": 1, "bfloat16": 8, "float16": 11, "float32": 24, "float64": 53, "int64": 53,
         "uint64": 53
-    }.get(dtype)
-    return 1 << (8 * np.dtype(STORED[dtype]).itemsize -
-                 dtype.startswith("int") if bits is None else bits)
+    }.get(dtype, 8 * np.dtype(STORED[dtype]).itemsize - dtype.startswith("int"))
+    return 1 << bits
 
 
 def _permuted(index: Any, n: int, seed: int) -> Any:
@@ -102,19 +95,20 @@ def _permuted(index: Any, n: int, seed: int) -> Any:
 
 
 class Contents:
-    """What a buffer of `elements` elements holds that is argument number `index` of its kernel.
-    `fill` is as a case states it; `blob` gives the bytes of a digest; `before` and `after` of the
-    elements are outside of the view; `scale` is the deviation of normal deviates."""
+    """What the buffer of argument number `index` holds; `fill`: as a case states it; `blob` gives
+    the bytes of a digest; `before`, `after`: elements outside of the view; `scale`: of normal
+    deviates."""
 
     def __init__(self, dtype: str, fill: Any, index: int, elements: int, seed: int,
                  blob: Callable[[str], bytes], scale: float = 1, before: int = 0, after: int = 0):
         self._stated = dtype, fill, index, elements, seed, blob
-        self.scale, self.dtype, self.elements, self.itemsize = scale, dtype, elements, np.dtype(
-            STORED[dtype]).itemsize
+        self.scale, self.dtype, self.elements = scale, dtype, elements
+        self.stored = np.dtype(STORED[dtype])
+        self.itemsize = self.stored.itemsize
         (self.kind, self.value), = ({fill: None} if isinstance(fill, str) else fill).items()
         self.before, self.own = before, elements - before - after  # elements of the view
-        self.period = PERIOD if self.kind in ("normal", "uniform",
-                                              "integers") and elements > PERIOD else elements
+        is_random = self.kind in ("normal", "uniform", "integers")
+        self.period = min(elements, PERIOD) if is_random else elements
         self.seed = int(_draw(seed ^ (_OF_ARGUMENT * (index + 1) & _U64), 1))
         # elements from, to, with what, whatever they were before
         self.filled: list[tuple[int, int, Any]] = []
@@ -122,7 +116,7 @@ class Contents:
         if self.kind == "normal":
             self.table = self._normal_block(min(self.period, BLOCK))
         elif self.kind == "blob":
-            self.table = np.frombuffer(blob(self.value), STORED[dtype])
+            self.table = np.frombuffer(blob(self.value), self.stored)
 
     def scaled(self, scale: float) -> Contents:
         if self.kind != "normal" or self.scale == scale:
@@ -138,9 +132,10 @@ class Contents:
     def widened(self, elements: Any) -> Any:
         """Elements as memory has them, as doubles."""
         if self.dtype == "bfloat16":
-            return bfloat16_widened(elements).astype(np.float64)
-        return float8_widened(self.dtype, elements).astype(
-            np.float64) if self.dtype in FLOAT8 else elements.astype(np.float64)
+            elements = bfloat16_widened(elements)
+        elif self.dtype in FLOAT8:
+            elements = float8_widened(self.dtype, elements)
+        return elements.astype(np.float64)
 
     def _normal_block(self, n: int) -> Any:
         """The deviates of the first block, with the C library's functions."""
@@ -163,56 +158,57 @@ class Contents:
         with np.errstate(over="ignore"):
             index = np.asarray(indices).astype(np.int64)
             if self.kind == "ramp":
-                return self._ramp(index - self.before)
+                return stored(self.dtype, self._ramp(index - self.before))
             if self.kind in ("sorted", "permutation", "index", "blob"):
                 index = np.clip(index - self.before, 0, self.own - 1)
             index = index.astype(np.uint64) % np.uint64(self.period)
-            return getattr(self, f"_{self.kind}")(index)
+            values = getattr(self, f"_{self.kind}")(index)
+            return values if self.table is not None else stored(self.dtype, values)
 
-    def _drawn(self, index: Any) -> Any:
-        block = index // np.uint64(BLOCK)
-        return _draw(
-            np.uint64(self.seed) + block * np.uint64(_OF_BLOCK),
-            index % np.uint64(BLOCK) + np.uint64(1))
+    # By kind of fill: as doubles, or out of the table.
+
+    def _drawn(self, index: Any, each: int = 1) -> Any:
+        """64 random bits for each `each` elements."""
+        block, own = np.divmod(index, np.uint64(BLOCK))
+        return _draw(np.uint64(self.seed) + block * np.uint64(_OF_BLOCK),
+                     own // np.uint64(each) + np.uint64(1))
 
     def _normal(self, index: Any) -> Any:
-        block, own = index // np.uint64(BLOCK), index % np.uint64(BLOCK)
-        bits = _draw(
-            np.uint64(self.seed) + block * np.uint64(_OF_BLOCK), own // np.uint64(4) + np.uint64(1))
+        block, own = np.divmod(index, np.uint64(BLOCK))
+        bits = self._drawn(index, 4)
         picked = bits >> (own % np.uint64(4) * np.uint64(16)) & np.uint64(BLOCK - 1)
         return self.table[np.where(block == 0, own, picked).astype(np.int64)]
 
+    def _blob(self, index: Any) -> Any:
+        return self.table[index.astype(np.int64)]
+
     def _uniform(self, index: Any) -> Any:
         low, high = self.value or (0.0, 1.0)
-        return stored(self.dtype, low + (high - low) * _unit(self._drawn(index)))
+        return low + (high - low) * _unit(self._drawn(index))
 
     def _integers(self, index: Any) -> Any:
         low, high = self.value
-        return stored(self.dtype,
-                      float(low) + _below(self._drawn(index), high - low + 1).astype(np.float64))
+        return float(low) + _below(self._drawn(index), high - low + 1).astype(np.float64)
 
     def _sorted(self, index: Any) -> Any:
         low, high = map(float, self.value)
         part = (index.astype(np.float64) + _unit(self._drawn(index))) / float(self.own)
         values = np.minimum(low + np.floor((high - low + 1) * part), high)
         values = np.where(index == np.uint64(self.own - 1), high, values)
-        return stored(self.dtype, np.where(index == 0, low, values))
+        return np.where(index == 0, low, values)
 
     def _ramp(self, index: Any) -> Any:
         start, step = self.value
-        return stored(self.dtype, start + index.astype(np.float64) * step)
+        return start + index.astype(np.float64) * step
 
     def _permutation(self, index: Any) -> Any:
-        return stored(self.dtype, _permuted(index, self.value, self.seed).astype(np.float64))
+        return _permuted(index, self.value, self.seed)
 
     def _index(self, index: Any) -> Any:
-        return stored(self.dtype, (index % np.uint64(_modulus(self.dtype))).astype(np.float64))
+        return index % np.uint64(_modulus(self.dtype))
 
     def _constant(self, index: Any) -> Any:
-        return np.broadcast_to(stored(self.dtype, float(self.value)), index.shape)
+        return np.full(index.shape, float(self.value))
 
     def _zeros(self, index: Any) -> Any:
-        return np.zeros(index.shape, STORED[self.dtype])
-
-    def _blob(self, index: Any) -> Any:
-        return self.table[index.astype(np.int64)]
+        return np.zeros(index.shape)

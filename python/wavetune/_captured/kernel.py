@@ -1,31 +1,29 @@
 """A captured kernel: the manifest, space and cases that captured launches of one function make
 (docs/capture.md).
 
-Its manifest states names and dtypes and no numbers, so that the kernel stays the same one for new
-keys: the numbers of a key are the case that its variant of the build states. Launches that differ
-in the dtype of an argument, or in which arguments are None, are launches of different kernels.
+Its manifest states names and dtypes and no numbers, so that it stays the same kernel for new keys,
+whose numbers are cases. Launches that differ in a dtype, or in which arguments are None, are of
+different kernels.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
-from .._canonical import canonical, digest, digest_bytes
+from .._canonical import Fields, Json, canonical, digest, digest_bytes
 from .._errors import PackError
-from .._pack.options import is_steering
-from .._pack.signature import DTYPES
-from .._runtime.values import decode
+from .._pack.options import is_compile_variable
+from .._pack.signature import DTYPES, EXACT_MAX, INTEGERS
 from . import fills, storages
-from .documents import Config, Function, Launch, tensors_of
-from .storages import EXACT_MAX, INTEGERS
+from .documents import Config, Function, Launch, number, tensors_of, value_of
+from .module import name_of
 
 SOURCE = "kernel.py"
 # Variables that name another target, or code from a place of the program's machine.
 _UNMATCHED = ("TRITON_OVERRIDE_ARCH", "TRITON_KERNEL_OVERRIDE", "TRITON_DEFAULT_BACKEND")
-VERSION = "captured"
 PRUNED = "the program does not consider it for this key"
 _SHORT = {name: short for short, name in DTYPES.items()}
 _SCALARS = {"int": "int64", "float": "float32", "bool": "bool"}
@@ -37,37 +35,43 @@ class Refused(PackError):
 
 @dataclass(frozen=True)
 class CapturedKernel:
-    """`launches`: one of each key; `configs`: those of all launches, each with every name; `name`:
-    document and version, as a kernel folder has them; `also`: by the path of a launch, further ones
-    of its key, of which code is made."""
+    """`launches`: one of each key; `configs`: of all launches, each with every name; `also`: by the
+    path of a launch, further ones of its key, of which code is made."""
 
     function: Function
     launches: tuple[Launch, ...]
-    manifest: Mapping[str, Any]
-    configs: tuple[Mapping[str, Any], ...]
+    manifest: Fields
+    configs: tuple[Json, ...]
     source: str
-    also: Mapping[str, tuple[Launch, ...]] = field(default_factory=dict)
+    also: Mapping[str, Sequence[Launch]]
+
+    def further(self, first: Launch) -> Sequence[Launch]:
+        return self.also.get(first.path, ())
 
     @property
     def all_launches(self) -> list[Launch]:
-        return [one for first in self.launches for one in (first, *self.also.get(first.path, ()))]
+        return [one for first in self.launches for one in (first, *self.further(first))]
+
+    @property
+    def folder(self) -> str:
+        return self.manifest["name"].replace("/", ".")
 
     @property
     def hash(self) -> str:
         return digest(self.manifest)
 
 
-def _class_of(launch: Launch) -> tuple[tuple[str, str], ...]:
-    """What a manifest states of the launch: dtypes of buffers and scalars; nothing of what is
-    compiled in."""
+def _class_of(launch: Launch, constexprs: set[str]) -> tuple[tuple[str, str], ...]:
+    """What a manifest states of the launch: dtypes of buffers and scalars."""
     found = []
     for argument in launch.arguments:
-        if argument["kind"] in ("tensor", "descriptor"):
-            found.append((argument["name"], f"*{argument.get('base', argument)['dtype']}"))
-        elif argument["kind"] in _SCALARS and not argument.get("constexpr"):
-            found.append((argument["name"], _SCALARS[argument["kind"]]))
-        elif argument["kind"] == "none":
-            found.append((argument["name"], "none"))
+        name, kind = argument["name"], argument["kind"]
+        if name in constexprs:
+            continue
+        if kind in ("tensor", "descriptor"):
+            found.append((name, f"*{argument.get('base', argument)['dtype']}"))
+        elif kind == "none" or kind in _SCALARS and not argument.get("constexpr"):
+            found.append((name, _SCALARS.get(kind, kind)))
     return tuple(found)
 
 
@@ -76,9 +80,9 @@ def why_not_compiled(launch: Launch) -> str | None:
     if launch.refused:
         return launch.refused[0]
     for name, value in launch.variables.items():
-        if not is_steering(name) or name in _UNMATCHED or "/" in value:
+        if not is_compile_variable(name) or name in _UNMATCHED or "/" in value:
             return (f"the program's Triton compiles with {name}={value[:100]}, which a builder "
-                    f"does not set: capture it without")
+                    "does not set: capture it without")
     for argument in launch.arguments:
         name, kind = argument["name"], argument["kind"]
         if kind == "refused":
@@ -104,40 +108,30 @@ def why_refused(launch: Launch) -> str | None:
 
 
 def why_not_filled(launch: Launch, steering: set[str]) -> str | None:
-    """A sentence where contents that were not recorded cannot be made up. `steering`: arguments of
-    the compiled code whose contents decide what it accesses (steering.py)."""
+    """A sentence where contents that decide what is accessed (steering.py) were not recorded."""
     for argument in tensors_of(launch):
         name, contents = argument["name"], argument["contents"]
         if name not in steering or argument["dtype"] not in INTEGERS:
             continue
         if contents is None:
             return (f"what is in {name} ({argument['dtype']}) steers what the kernel accesses, and "
-                    f"was not recorded; capture it with "
-                    "WAVETUNE_CAPTURE=raw")
+                    "was not recorded; capture it with WAVETUNE_CAPTURE=raw")
         if any(type(value) is int and abs(value) > EXACT_MAX for value in contents.values()):
             return (f"{name}, which steers what the kernel accesses, holds integers beyond 2^53, "
                     "which no fill has")
     return None
 
 
-def filled(configs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def with_all_names(configs: Iterable[Fields]) -> list[Json]:
     """Each config once, with the names of all of them: a space's configs have the same names."""
-    names: dict[str, None] = {}
-    all_of_them = list(configs)
-    for config in all_of_them:
-        names.update(dict.fromkeys(config))
-    seen, found = set(), []
-    for config in all_of_them:
-        whole = {name: config.get(name) for name in names}
-        if canonical(whole) not in seen:
-            seen.add(canonical(whole))
-            found.append(whole)
-    return found
+    configs = list(configs)
+    names = dict.fromkeys(name for config in configs for name in config)
+    wholes = ({name: config.get(name) for name in names} for config in configs)
+    return list({canonical(one): one for one in wholes}.values())
 
 
 def _name(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str]) -> str:
-    """Readable, and another one for other dtypes or names of the key, which differ where a launch
-    leaves a member out or makes none of an autotuner: module.function/dtypes-digest."""
+    """module.function/dtypes-digest: another one for other dtypes, or names of the key."""
     dtypes = sorted({_SHORT.get(kind[1:], "x") for _, kind in own if kind.startswith("*")})
     tail = hashlib.sha256(repr((own, list(key_names))).encode()).hexdigest()[:8]
     text = function.name.replace(":", ".").replace("<locals>.", "")
@@ -145,82 +139,64 @@ def _name(function: Function, own: Sequence[tuple[str, str]], key_names: Sequenc
 
 
 def _source(function: Function) -> str:
-    """The texts for people to read, and for the kernel's hash: without the lines that they stand
-    in."""
-    parts = sorted(function.document["parts"],
-                   key=lambda part: f"{part['module']}:{part['qualname']}" != function.name)
-    texts = [f"# {part['module']}:{part['qualname']}\n{part['text'].rstrip()}\n" for part in parts]
+    """The texts for people to read, and for the kernel's hash: without their lines' numbers."""
+    parts = sorted(function.document["parts"], key=lambda part: name_of(part) != function.name)
+    texts = [f"# {name_of(part)}\n{part['text'].rstrip()}\n" for part in parts]
     constants = sorted(f"# {one['module']}: {one['name']} = {canonical(one['value'])}\n"
                        for one in function.document["globals"] if "value" in one)
-    return "\n\n".join(texts) + ("\n\n" + "".join(constants) if constants else "")
+    return "\n\n".join([*texts, "".join(constants)] if constants else texts)
 
 
 def _manifest(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str],
-              passed: set[str], source: str) -> dict[str, Any]:
-    document, version = _name(function, own, key_names).split("/")
-    arguments = [{
-        "name": name, "dtype": kind.removeprefix("*"),
-        "kind": "buffer" if kind[0] == "*" else "scalar"
-    } for name, kind in own if kind != "none" and name in passed]
+              source: str) -> Json:
+    arguments = [{"name": name, "dtype": kind.removeprefix("*"),
+                  "kind": "buffer" if kind[0] == "*" else "scalar"}
+                 for name, kind in own if kind != "none"]
     return {
-        "name": f"{document}/{version}", "language": "triton", "entry": function.entry,
-        "key": list(key_names),
-        "sources": [{"path": SOURCE, "digest": digest_bytes(source.encode())}
-                    ], "cases": "build", "arguments": arguments
+        "name": _name(function, own, key_names), "language": "triton", "entry": function.entry,
+        "key": list(key_names), "cases": "build", "arguments": arguments,
+        "sources": [{"path": SOURCE, "digest": digest_bytes(source.encode())}]
     }
 
 
 def by_key(launches: Sequence[Launch], constexprs: set[str]
            ) -> tuple[list[Launch], dict[str, list[Launch]], list[tuple[Launch, str]]]:
-    """The launches of one function as (those that jobs are to measure, by the paths of these
-    further ones that have their key, refused ones and why). The program uses one config for a key,
-    whatever it launches with it: the launch that it recorded first is measured."""
+    """Launches as (those that jobs measure, further ones of their keys by path, refused ones and
+    why). The program uses one config for a key: the launch that it recorded first is measured."""
     firsts: dict[Any, Launch] = {}
     also: dict[str, list[Launch]] = {}
     left: list[tuple[Launch, str]] = []
     for launch in sorted(launches, key=lambda one: one.is_further):
         why, own = why_refused(launch), (launch.texts, canonical(dict(launch.key)))
-        place = own if launch.is_further else (*own, _class_of_passed(launch, constexprs))
-        first = firsts.get(place)
+        place = *own, _class_of(launch, constexprs)
+        first = firsts.get(own if launch.is_further else place)
         if first is not None and why_not_compiled(launch) is None:
             also[first.path].append(launch)
         elif why is not None:
             left.append((launch, why))
         else:
             firsts.setdefault(own, launch)
-            firsts[(*own, _class_of_passed(launch, constexprs))] = launch
+            firsts[place] = launch
             also[launch.path] = []
     return [one for one in launches if one.path in also], also, left
 
 
-def _class_of_passed(launch: Launch, constexprs: set[str]) -> tuple[tuple[str, str], ...]:
-    return tuple(one for one in _class_of(launch) if one[0] not in constexprs)
-
-
 def kernels_of(function: Function, launches: Iterable[Launch], also: Mapping[str, Sequence[Launch]],
                constexprs: set[str]) -> list[CapturedKernel]:
-    """The kernels that the launches of one function are of; `constexprs`: its parameters that are
-    compiled in; `also`: what by_key() says."""
-    classes: dict[tuple[Any, ...], list[Launch]] = {}
+    """The kernels that the launches of one function are of; `also`: what by_key() says."""
+    classes: dict[Any, list[Launch]] = defaultdict(list)
     for launch in launches:
-        classes.setdefault((_class_of_passed(launch, constexprs), tuple(launch.key)),
-                           []).append(launch)
-
-    source, found = _source(function), []
-    for (own, key_names), members in sorted(classes.items(), key=repr):
-        configs = filled(config.config for launch in members for config in launch.configs)
-        passed = {name for name, kind in own if kind != "none"}
-        manifest = _manifest(function, own, key_names, passed, source)
-        further = {one.path: tuple(also[one.path]) for one in members if also.get(one.path)}
-        found.append(
-            CapturedKernel(function, tuple(members), manifest, tuple(configs), source, further))
-    return found
+        classes[_class_of(launch, constexprs), tuple(launch.key)].append(launch)
+    source = _source(function)
+    return [CapturedKernel(function, tuple(members), _manifest(function, own, key_names, source),
+                           tuple(with_all_names(config.config for launch in members
+                                        for config in launch.configs)), source, also)
+            for (own, key_names), members in sorted(classes.items(), key=repr)]
 
 
 def case_of(kernel: CapturedKernel, launch: Launch, written: set[str],
-            is_rounded: bool) -> dict[str, Any]:
-    """The member "case" of the launch's variant; `written`: the buffers that the compiled code may
-    write to; `is_rounded`: whether it rounds 32-bit floats in dots."""
+            is_rounded: bool) -> Json:
+    """The member "case" of a variant; `written`: buffers that the compiled code may write to."""
     autotune = kernel.function.autotune or {}
     # which Triton calls in the place of reset_to_zero
     has_hook = (autotune.get("hooks") or {}).get("pre")
@@ -232,43 +208,36 @@ def case_of(kernel: CapturedKernel, launch: Launch, written: set[str],
                                     len({one.grid for one in launch.configs}) > 1)
     for stated in kernel.manifest["arguments"]:
         if stated["kind"] == "scalar":
-            value = decode(launch.argument(stated["name"])["value"])
-            is_finite = not isinstance(value, float) or math.isfinite(value)
-            arguments[stated["name"]] = {"value": value if is_finite else str(value)}
+            value = value_of(launch.argument(stated["name"]))
+            arguments[stated["name"]] = {"value": number(value)}
     return {"arguments": arguments, **({"precision": "tf32"} if is_rounded else {})}
 
 
-def space_of(kernel: CapturedKernel, constexprs: set[str]) -> dict[str, Any]:
+def space_of(kernel: CapturedKernel, constexprs: set[str]) -> Json:
     """The program's configs as a list; the default is the first config of the first launch."""
     names = list(kernel.configs[0])
     for config in kernel.configs:
         for name, value in config.items():
             if isinstance(value, float):
                 raise Refused(f"a config has {name} = {value!r}; a value of a space is an integer, "
-                              f"a text, true, false or null")
+                              "a text, true, false or null")
     roles = {name: "option" for name in names if name not in constexprs}
-    return {
-        "configs": [dict(config) for config in kernel.configs], "roles": roles,
-        "default": dict(kernel.configs[0])
-    }
+    return {"configs": list(kernel.configs), "roles": roles, "default": kernel.configs[0]}
 
 
-def failures(build: Mapping[str, Any]) -> dict[str, int]:
+def failures(build: Fields) -> dict[str, int]:
     """How many configs do not compile, and how many the program itself left out."""
     failed = [one["error"] for variant in build["variants"] for one in variant.get("failed", [])]
     n_pruned = failed.count(PRUNED)
     return {"failed": len(failed) - n_pruned, "pruned": n_pruned}
 
 
-def left_out(kernel: CapturedKernel, launch: Launch) -> list[Mapping[str, Any]]:
+def left_out(kernel: CapturedKernel, launch: Launch) -> list[Fields]:
     """Configs of the space that the program does not consider for this launch."""
-    own = {
-        canonical({name: one.config.get(name) for name in kernel.configs[0]})
-        for one in launch.configs
-    }
+    own = {canonical(whole(kernel, one)) for one in launch.configs}
     return [config for config in kernel.configs if canonical(config) not in own]
 
 
-def whole(kernel: CapturedKernel, one: Config) -> Mapping[str, Any]:
+def whole(kernel: CapturedKernel, one: Config) -> Json:
     """A config of a launch with all names of the space."""
     return {name: one.config.get(name) for name in kernel.configs[0]}

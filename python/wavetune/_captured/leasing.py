@@ -1,9 +1,6 @@
 """Builds what programs posted to a server: leases launches, builds them, pushes kernels and builds,
-says what became of each.
-
-A builder may be stopped at any time: its leases expire, and another builder gets the launches.
-While one builds, a thread says so, which keeps the lease; what an older lease posts is refused by
-the server and counted here.
+says what became of each. A thread keeps the lease; when a builder is stopped its leases expire, and
+another gets the launches. What an older lease posts is refused, and counted here.
 """
 
 from __future__ import annotations
@@ -13,9 +10,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Mapping
 
-from .._canonical import canonical, digest_bytes
+from .._canonical import Fields, Json, canonical, digest_bytes
 from .._errors import PackError, one_line
 from .._pack.folder import load_kernel
 from .._pack.signing import SigningKey
@@ -30,17 +27,15 @@ POLL_S = 5.0
 class _Lease:
     """The launches of one function. `open`: those whose result is not posted."""
 
-    def __init__(self, client: Client, answer: Mapping[str, Any]):
+    def __init__(self, client: Client, answer: Fields):
         self.client = client
         self.function: Function = function_of(answer["function"], "the leased function")
-        self.open = {
-            f"launch {one['id']}": {"id": one["id"], "epoch": one["epoch"]}
-            for one in answer["launches"]
-        }
+        self.open: dict[str, Json] = {}
         self.launches: list[Launch] = []
         self.garbled: dict[str, str] = {}
         for one in answer["launches"]:
             place = f"launch {one['id']}"
+            self.open[place] = {"id": one["id"], "epoch": one["epoch"]}
             try:
                 self.launches.append(launch_of(one["launch"], place))
             except PackError as error:
@@ -65,17 +60,16 @@ class _Lease:
             print(f"wavetune build: keeping a lease: {error.detail}", file=sys.stderr)
 
     def post(self, places: list[str], what: Mapping[str, str]) -> int:
-        """Says what became of launches; returns how many are another builder's meanwhile. What the
-        server does not take (_is_refusal) leaves them open."""
+        """Says what became of launches; returns how many are another builder's meanwhile. They stay
+        open where the server does not take it (_is_refusal)."""
         with self._worker.condition:
             own = {place: self.open.pop(place) for place in places if place in self.open}
         if not own:
             return 0
         try:
-            return int(
-                self.client.request("POST", "/v1/captures/results",
-                                    {"launches": [{**one, **what}
-                                                  for one in own.values()]})["stale"])
+            results = [{**one, **what} for one in own.values()]
+            return int(self.client.request("POST", "/v1/captures/results",
+                                           {"launches": results})["stale"])
         except ApiError:
             with self._worker.condition:
                 self.open.update(own)
@@ -86,8 +80,7 @@ class _Lease:
 
 
 def _is_refusal(error: ApiError) -> bool:
-    """Whether the server does not take what it was sent; else it is away, or the token may not send
-    it."""
+    """Whether the server does not take what it was sent; else it is away, or the token may not."""
     return error.status in (400, 404, 409, 413, 422)
 
 
@@ -102,15 +95,16 @@ def push(client: Client, place: str, build: Path, key: SigningKey | None) -> Non
     text = (build / "build.json").read_bytes()
     sources = [(kernel.folder / source["path"]).read_bytes()
                for source in kernel.manifest["sources"]]
-    for data in [*sources, *(path.read_bytes() for path in sorted((build / "objects").iterdir()))]:
+    for data in [*sources, *(path.read_bytes() for path in sorted(build.glob("objects/*")))]:
         client.request("PUT", f"/v1/blobs/{digest_bytes(data)}", data)
     client.request("POST", "/v1/kernels", kernel.manifest)
     own = f"/v1/kernels/{kernel.hash}"
-    client.request("PUT", f"{own}/builds/{digest_bytes(text)}", json.loads(text))
+    digest = digest_bytes(text)
+    client.request("PUT", f"{own}/builds/{digest}", json.loads(text))
     if key is not None:
         client.request("POST", f"{own}/signatures", key.code_signature(kernel.hash))
-        client.request("POST", f"{own}/builds/{digest_bytes(text)}/signatures",
-                       key.code_signature(kernel.hash, digest_bytes(text)))
+        client.request("POST", f"{own}/builds/{digest}/signatures",
+                       key.code_signature(kernel.hash, digest))
 
 
 def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> dict[str, int]:
@@ -130,8 +124,8 @@ def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> di
                 raise
             if len(places) == 1:
                 refuse(places, f"the server does not take it: {error.detail}")
-            # one that is not taken keeps none of the others
-            for place in places if len(places) > 1 else []:
+                return
+            for place in places:  # one that is not taken keeps none of the others
                 finish([place], what)
 
     with tempfile.TemporaryDirectory(prefix="wavetune-build.") as scratch:
@@ -153,11 +147,10 @@ def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> di
 
 
 def build_leased(client: Client, arches: list[str], is_waiting: bool,
-                 terms: Terms) -> dict[str, Any]:
-    """Builds until nothing is left, or, with is_waiting, until it is stopped; what `build --url
-    --json` prints."""
+                 terms: Terms) -> Json:
+    """Builds until nothing is left, or is stopped; what `build --url --json` prints."""
     import triton
-    report: dict[str, Any] = {"built": 0, "refused": 0, "stale": 0}
+    report: Json = {"built": 0, "refused": 0, "stale": 0}
     started = time.monotonic()
     while True:
         answer = client.request("POST", "/v1/captures/leases",
@@ -181,9 +174,8 @@ def build_leased(client: Client, arches: list[str], is_waiting: bool,
                 report["refused"] += 1
                 report["stale"] += lease.post([place], {"refused": _reason(why)})
             for arch in arches:
-                own = [
-                    launch for launch in lease.launches if launch.environment.get("arch") == arch
-                ]
+                own = [launch for launch in lease.launches
+                       if launch.environment.get("arch") == arch]
                 for name, n in (_build(lease, arch, own, terms) if own else {}).items():
                     report[name] += n
         finally:

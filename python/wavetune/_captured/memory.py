@@ -1,10 +1,9 @@
 """What interpreted programs read and write: buffers at made-up addresses, filled as the agent fills
-them (inputs.py).
+them (inputs.py). Threads: one.
 
 Every program begins with the inputs, whatever others wrote. A write that is not within a buffer, or
 an access that takes its elements for others, ends the interpretation; so does a read outside,
 unless the inputs are exact: then the program itself reads there, and Memory.outside() says how far.
-Threads: one.
 """
 
 from __future__ import annotations
@@ -27,13 +26,11 @@ class NotInterpreted(Exception):
 
 
 class WritesOutside(NotInterpreted):
-    """The program writes outside of a tensor, with the integers and shapes that it was passed: no
-    agent can launch that."""
+    """The program itself writes outside of a tensor: no agent can launch that."""
 
 
 class Buffer:
-    """`pages`: what the program that runs has written, as (elements, which of them). `is_sum`:
-    whether programs add to it atomically."""
+    """`pages`: what the program wrote, as (elements, which). `is_sum`: programs add to it."""
 
     def __init__(self, name: str, contents: Contents, is_written: bool):
         self.name, self.contents, self.is_written = name, contents, is_written
@@ -50,8 +47,8 @@ class Buffer:
             if page in self.pages:
                 elements, is_own = self.pages[page]
                 here = index // _PAGE == page
-                values[here] = np.where(is_own[index[here] % _PAGE], elements[index[here] % _PAGE],
-                                        values[here])
+                place = index[here] % _PAGE
+                values[here] = np.where(is_own[place], elements[place], values[here])
         return values
 
     def store(self, index: Any, values: Any) -> None:
@@ -59,20 +56,18 @@ class Buffer:
             elements, is_own = self.pages.setdefault(
                 page, (np.zeros(_PAGE, values.dtype), np.zeros(_PAGE, bool)))
             here = index // _PAGE == page
-            elements[index[here] % _PAGE] = values[here]
-            is_own[index[here] % _PAGE] = True
+            place = index[here] % _PAGE
+            elements[place], is_own[place] = values[here], True
 
     def take(self) -> tuple[Any, Any, Any]:
-        """(indices read, indices written, what was written there), in order; the next program
-        begins anew."""
-        read = np.unique(np.concatenate(self.read)) if self.read else np.zeros(0, np.int64)
+        """(indices read, indices written, values), in order; the next program begins anew."""
+        none, no_values = np.zeros(0, np.int64), np.zeros(0, self.contents.stored)
+        read = np.unique(np.concatenate([none, *self.read]))
         pages = sorted(self.pages.items())
         index = [page * _PAGE + np.flatnonzero(is_own) for page, (_, is_own) in pages]
         values = [elements[is_own] for _, (elements, is_own) in pages]
         self.read, self.pages = [], {}
-        if not pages:
-            return read, np.zeros(0, np.int64), np.zeros(0, self.contents.at([0]).dtype)
-        return read, np.concatenate(index), np.concatenate(values)
+        return read, np.concatenate([none, *index]), np.concatenate([no_values, *values])
 
 
 class Memory:
@@ -83,9 +78,8 @@ class Memory:
 
     def outside(self) -> dict[str, tuple[int, int]]:
         """By buffer, how many elements before it and behind it were read."""
-        found = {
-            one.name: (-one.lowest, one.highest - one.contents.elements + 1) for one in self.buffers
-        }
+        found = {one.name: (-one.lowest, one.highest - one.contents.elements + 1)
+                 for one in self.buffers}
         return {name: around for name, around in found.items() if any(around)}
 
     def address(self, number: int, element: int = 0) -> int:
@@ -93,8 +87,7 @@ class Memory:
 
     def _parts(self, what: str, addresses: Any, mask: Any,
                size: int) -> Iterable[tuple[Buffer, Any, Any]]:
-        """The buffers that are accessed, with the indices into them and where these are in the flat
-        arrays."""
+        """The buffers that are accessed, indices into them, and these' places in the arrays."""
         numbers = (addresses >> np.uint64(_SHIFT)).astype(np.int64)
         for number in np.unique(numbers[mask]).tolist():
             if not 1 <= number <= len(self.buffers):
@@ -111,8 +104,8 @@ class Memory:
                 element = low if low < 0 else high
                 if what == "writes" and self.is_exact:
                     raise WritesOutside(f"it writes {buffer.name}[{element}], and what it was "
-                                        f"passed has {elements} elements: mend "
-                                        f"the kernel or its grid, or pass a larger {buffer.name}")
+                                        f"passed has {elements} elements: mend the kernel or its "
+                                        f"grid, or pass a larger {buffer.name}")
                 is_near = max(-low, high - elements) * own < _OUTSIDE_MAX
                 if what != "reads" or not self.is_exact or not is_near:
                     raise NotInterpreted(f"a program {what} {buffer.name}[{element}], which has "
@@ -121,8 +114,7 @@ class Memory:
             yield buffer, index, here
 
     def load(self, addresses: Any, mask: Any, other: Any) -> Any:
-        """The elements at the addresses; `other` has their type, and the elements where `mask` is
-        false."""
+        """The elements at the addresses; where `mask` is false, those of `other`."""
         found = np.array(other).ravel()
         for buffer, index, here in self._parts("reads", addresses.ravel(), mask.ravel(),
                                                found.itemsize):
@@ -135,6 +127,6 @@ class Memory:
                                                values.itemsize):
             if not buffer.is_written:
                 raise NotInterpreted(f"a program writes to {buffer.name}, which the compiled code "
-                                     f"does not")
+                                     "does not")
             buffer.is_sum = buffer.is_sum or is_sum
-            buffer.store(index, values[here].view(buffer.contents.at([0]).dtype))
+            buffer.store(index, values[here].view(buffer.contents.stored))

@@ -1,11 +1,10 @@
 """Makes the jit function of a capture's document again, with the key that it has in the program's
-Triton cache.
+Triton cache, and imports nothing of the program.
 
-Nothing of the program's packages is imported. Each part is compiled from its own text: decorators,
-annotations and default values are replaced by what the document says that they gave, and names mean
-what the document states. A file for each module has the parts at their lines, because Triton reads
-texts and line numbers from there. Statements of a part are executed only if it is a
-constexpr_function, which Triton calls while it compiles.
+Each part is compiled from its own text: decorators, annotations and default values are replaced by
+what the document says that they gave, and names mean what it states. A file for each module has the
+parts at their lines, because Triton reads texts and line numbers from there. Statements of a part
+are executed only if it is a constexpr_function, which Triton calls while it compiles.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ import re
 import textwrap
 import types
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
+from .._canonical import Fields
 from .._errors import PackError, one_line
 from .._runtime.closure import closure, is_of_triton, source
 from .._runtime.values import decode
@@ -35,8 +35,7 @@ _UNFOLLOWED = frozenset(
 
 
 class Unrecorded:
-    """What a name means that the document has no value of: a kernel that needs it does not
-    compile."""
+    """What a name without a value in the document means: what needs it does not compile."""
 
     def __init__(self, name: str, what: str):
         self.name, self.what = name, what
@@ -45,9 +44,8 @@ class Unrecorded:
         return f"<{self.name}, {self.what}, which a capture does not record>"
 
 
-def recreate(document: Mapping[str, Any], folder: Path) -> Any:
-    """The function, a triton.JITFunction; PackError where it cannot be the program's. Files are
-    written below `folder`."""
+def recreate(document: Fields, folder: Path) -> Any:
+    """The JITFunction, from files below `folder`; PackError where it is not the program's."""
     import triton
     try:
         function = make_again(document, folder)
@@ -62,22 +60,19 @@ def recreate(document: Mapping[str, Any], folder: Path) -> Any:
         raise PackError(f"{name} of the capture has the closure {own} here and "
                         f"{document.get('closure')} in the document: it "
                         "was changed, or written by another wavetune; capture it again", 1)
-    if document.get("triton") == triton.__version__ and document.get("cache_key") not in (
-        None,
-        key,
-    ):
+    if document.get("triton") == triton.__version__ and \
+            document.get("cache_key") not in (None, key):
         raise PackError(f"{name} has another key in Triton's cache than in the program ({key}, not "
-                        f"{document['cache_key']}), "
-                        f"although both have Triton {triton.__version__}: build it in the "
-                        f"program's image", 1)
+                        f"{document['cache_key']}), although both have Triton "
+                        f"{triton.__version__}: build it in the program's image", 1)
     return function
 
 
-def make_again(document: Mapping[str, Any], folder: Path) -> Any:
+def make_again(document: Fields, folder: Path) -> Any:
     """The same without looking at keys: what triton.jit makes in this process."""
     if document.get("version") != 1:
         raise PackError(f"the capture has version {document.get('version')}, and this wavetune "
-                        f"knows 1")
+                        "knows 1")
     modules: dict[str, types.ModuleType] = {}
     texts: dict[str, list[str]] = {}
     for part in document["parts"]:
@@ -94,39 +89,37 @@ def make_again(document: Mapping[str, Any], folder: Path) -> Any:
         linecache.checkcache(str(path))
 
     _check_names(document)
-    functions = {f"{part['module']}:{part['qualname']}": _function(part, modules[part["module"]])
+    functions = {name_of(part): _function(part, modules[part["module"]])
                  for part in document["parts"]}
     for entry in document["globals"]:
         if entry["module"] in modules:
             _bind(modules[entry["module"]], entry["name"], _meaning(entry, functions))
     for part in document["parts"]:
-        fn = functions[f"{part['module']}:{part['qualname']}"].fn
-        cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
+        fn = functions[name_of(part)].fn
         free = types.ModuleType("free")
         for entry in part.get("free", ()):
             _bind(free, entry["name"], _meaning(entry, functions))
-        for name, cell in cells.items():
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()):
             if hasattr(free, name):
                 cell.cell_contents = getattr(free, name)
-    first = document["parts"][0]
-    return functions[f"{first['module']}:{first['qualname']}"]
+    return functions[name_of(document["parts"][0])]
 
 
-def _check_names(document: Mapping[str, Any]) -> None:
-    """Refuses names that mean something else to Triton's key, which the folder of the code is named
-    by, than to its compiler."""
-    own = {f"{part['module']}:{part['qualname']}" for part in document["parts"]}
+def name_of(part: Fields) -> str:
+    return f"{part['module']}:{part['qualname']}"
+
+
+def _check_names(document: Fields) -> None:
+    """Refuses names that Triton's key of a function takes for something else than its compiler."""
+    own = set(map(name_of, document["parts"]))
     of_modules = {(entry["module"], entry["name"].partition(".")[0])
                   for entry in document["globals"]}
-    entries = [
-        *document["globals"],
-        *(entry for part in document["parts"] for entry in part.get("free", ()))
-    ]
-    for entry in entries:
+    for entry in [*document["globals"],
+                  *(entry for part in document["parts"] for entry in part.get("free", ()))]:
         if entry["name"] in _UNFOLLOWED and (entry.get("is") in own or "value" in entry):
             raise PackError(f"the capture gives the name {entry['name']} another meaning than "
-                            f"Python's, which Triton's key of the "
-                            "function does not cover: rename it in the program")
+                            "Python's, which Triton's key of the function does not cover: rename "
+                            "it in the program")
     for part in document["parts"]:
         for entry in part.get("free", ()):
             if (part["module"], entry["name"].partition(".")[0]) in of_modules:
@@ -135,12 +128,12 @@ def _check_names(document: Mapping[str, Any]) -> None:
                                 "Triton's key tells apart wrongly: rename one in the program")
 
 
-def _place(lines: list[str], part: Mapping[str, Any]) -> None:
+def _place(lines: list[str], part: Fields) -> None:
     """Puts the part's text at its line."""
     start, own = part["line"], part["text"].splitlines(keepends=True)
     if any(len(line.splitlines()) > 1 for line in part["text"].split("\n")):
         raise PackError(f"the text of {part['qualname']} in the capture has line ends that are "
-                        f"none to Python")
+                        "none to Python")
     if not isinstance(start, int) or not 1 <= start <= LINE_MAX:
         raise PackError(f"{part['qualname']} of the capture starts in line {start}")
     lines.extend([""] * (start - 1 + len(own) - len(lines)))
@@ -152,34 +145,30 @@ def _place(lines: list[str], part: Mapping[str, Any]) -> None:
         lines[i] = line
 
 
-def _function(part: Mapping[str, Any], module: types.ModuleType) -> Any:
+def _function(part: Fields, module: types.ModuleType) -> Any:
     """The jit function of a part: names in it mean nothing yet."""
-    tree = ast.parse(textwrap.dedent(part["text"]))
+    text = textwrap.dedent(part["text"])
+    tree = ast.parse(text)
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
         raise PackError(f"the text of {part['qualname']} in the capture is not one function")
     node = tree.body[0]
-    stated = "".join(textwrap.dedent(
-        part["text"]).splitlines(keepends=True)[node.lineno - 1:]).rstrip() + "\n"
+    stated = "".join(text.splitlines(keepends=True)[node.lineno - 1:]).rstrip() + "\n"
     ast.increment_lineno(tree, part["line"] - 1)
 
-    if node.decorator_list:  # a function starts in the line of its first decorator
-        node.decorator_list = [
-            ast.copy_location(ast.Name(_DECORATOR, ast.Load()), node.decorator_list[0])
-        ]
+    # A function starts in the line of its first decorator.
+    node.decorator_list = [ast.copy_location(ast.Name(_DECORATOR, ast.Load()), one)
+                           for one in node.decorator_list[:1]]
     node.returns, arguments = None, node.args
     annotations = part.get("annotations", {})
     positional = arguments.posonlyargs + arguments.args
     for argument in [*positional, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]:
         if argument is not None:
-            text = annotations.get(argument.arg)
-            argument.annotation = ast.copy_location(ast.Constant(text), argument) if text else None
-    arguments.defaults = [
-        ast.copy_location(ast.Constant(None), default) for default in arguments.defaults
-    ]
-    arguments.kw_defaults = [
-        default and ast.copy_location(ast.Constant(None), default)
-        for default in arguments.kw_defaults
-    ]
+            stand_in = annotations.get(argument.arg)
+            argument.annotation = ast.copy_location(ast.Constant(stand_in), argument) if stand_in \
+                else None
+    arguments.defaults = [ast.copy_location(ast.Constant(None), one) for one in arguments.defaults]
+    arguments.kw_defaults = [one and ast.copy_location(ast.Constant(None), one)
+                             for one in arguments.kw_defaults]
 
     free = sorted({entry["name"].partition(".")[0] for entry in part.get("free", ())})
     if free:
@@ -196,17 +185,17 @@ def _function(part: Mapping[str, Any], module: types.ModuleType) -> Any:
     fn = namespace.pop(_ENCLOSING)(*[None] * len(free)) if free else namespace.pop(node.name)
     del namespace[_DECORATOR]
 
-    values = {name: decode(value) for name, value in part.get("defaults", {}).items()}
-    names = [argument.arg for argument in positional]
+    stated_defaults = part.get("defaults", {})
+
+    def default_of(name: str) -> Any:
+        return decode(stated_defaults[name]) if name in stated_defaults else \
+            Unrecorded(name, "a default value")
+
     if fn.__defaults__:
-        fn.__defaults__ = tuple(
-            values.get(name, Unrecorded(name, "a default value"))
-            for name in names[-len(fn.__defaults__):])
+        fn.__defaults__ = tuple(default_of(argument.arg)
+                                for argument in positional[-len(fn.__defaults__):])
     if fn.__kwdefaults__:
-        fn.__kwdefaults__ = {
-            name: values.get(name, Unrecorded(name, "a default value"))
-            for name in fn.__kwdefaults__
-        }
+        fn.__kwdefaults__ = {name: default_of(name) for name in fn.__kwdefaults__}
     fn.__qualname__ = part["qualname"]
     jit = _decorated(fn, part)
     if source(jit) != stated:
@@ -214,14 +203,11 @@ def _function(part: Mapping[str, Any], module: types.ModuleType) -> Any:
     return jit
 
 
-def _decorated(fn: Any, part: Mapping[str, Any]) -> Any:
+def _decorated(fn: Any, part: Fields) -> Any:
     import triton
     kind = part.get("kind", "JITFunction")
-    options = {
-        name: part[name]
-        for name in ("noinline", "debug", "do_not_specialize", "do_not_specialize_on_alignment")
-        if name in part
-    }
+    names = ("noinline", "debug", "do_not_specialize", "do_not_specialize_on_alignment")
+    options = {name: part[name] for name in names if name in part}
     if kind == "JITFunction":
         return triton.jit(**options)(fn)
     if kind == "ConstexprFunction" and hasattr(triton, "constexpr_function"):
@@ -230,10 +216,10 @@ def _decorated(fn: Any, part: Mapping[str, Any]) -> Any:
         gluon = importlib.import_module("triton.experimental.gluon")
         return gluon.jit(**options)(fn)
     raise PackError(f"{part['qualname']} is a {kind}, which Triton {triton.__version__} does not "
-                    f"have")
+                    "have")
 
 
-def _meaning(entry: Mapping[str, Any], functions: Mapping[str, Any]) -> Any:
+def _meaning(entry: Fields, functions: Fields) -> Any:
     if "value" in entry:
         return decode(entry["value"])
     if "is" not in entry:

@@ -1,6 +1,5 @@
 """What is to be built of a captured function, made without executing any of its text: kernels, and
-for each config of each launch the folder of Triton's cache. What builds it executes the text of
-constexpr functions, and is compared with this (check.py).
+for each config of each launch the folder of Triton's cache. What is built is compared with it.
 """
 
 from __future__ import annotations
@@ -8,14 +7,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
-from .._canonical import canonical
-from .._errors import PackError, one_line
-from .._pack.artifacts import cache_place, installed_key
-from .._pack.compiling import source_of
+from .._canonical import Fields, Json, canonical
+from .._errors import PackError
+from .._pack.artifacts import cache_place
+from .._pack.compiling import compile_all, source_of
 from .._pack.importing import folder_files
-from .._pack.pool import run_tasks
 from .._pack.record import function_members, triton_record
 from .._pack.stubs import Driver
 from .._pack.target import make_backend, make_target, triton_version
@@ -49,32 +47,29 @@ def toolchain_for(arch: str, stated: Mapping[str, str]) -> Toolchain:
 
 @dataclass(frozen=True)
 class Task:
-    kernel: CapturedKernel
+    """A compile; `is_first`: of a launch that is measured, and not of a further one of its key."""
+
     launch: Launch
     config: Config
-    is_default: bool
+    may_spill: bool
+    is_first: bool = True
 
 
 def further_configs(kernel: CapturedKernel, first: Launch, launch: Launch) -> list[Config]:
     """Those configs of a further launch that the first one of its key has."""
-    known = {canonical(dict(whole(kernel, one))) for one in first.configs}
-    return [one for one in launch.configs if canonical(dict(whole(kernel, one))) in known]
+    known = {canonical(whole(kernel, one)) for one in first.configs}
+    return [one for one in launch.configs if canonical(whole(kernel, one)) in known]
 
 
-def tasks_of(kernel: CapturedKernel) -> tuple[list[Task], int]:
-    """All compiles of a kernel: (first those of its launches, how many these are)."""
-    tasks = [Task(kernel, launch, one, i == 0) for launch in kernel.launches
-             for i, one in enumerate(launch.configs)]
-    n_first = len(tasks)
-    tasks += [Task(kernel, launch, one, True) for first in kernel.launches
-              for launch in kernel.also.get(first.path, ())
-              for one in further_configs(kernel, first, launch)]
-    return tasks, n_first
+def tasks_of(kernel: CapturedKernel) -> list[Task]:
+    return [Task(launch, one, i == 0) for launch in kernel.launches
+            for i, one in enumerate(launch.configs)] + [
+        Task(launch, one, True, False) for first in kernel.launches
+        for launch in kernel.further(first) for one in further_configs(kernel, first, launch)]
 
 
-def _record(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> dict[str, Any]:
-    """The function record, so that choices and Triton's cache find the winners
-    (common/builds/function_record.h)."""
+def _record(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> Json:
+    """The function record, by which choices and Triton's cache find the winners."""
     import triton
     fixed = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
     configs = [triton.Config({n: v for n, v in one.items() if n not in fixed},
@@ -94,7 +89,7 @@ def _record(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> dict[str,
                              "prunes")}}}
 
 
-def head_of(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> dict[str, Any]:
+def head_of(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> Json:
     """A build without its variants."""
     import triton
     return {"kernel": kernel.hash, "toolchain": {"triton": triton.__version__, **toolchain.stated},
@@ -102,79 +97,67 @@ def head_of(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> dict[str,
             "record": _record(kernel, jit, toolchain)}
 
 
-def refusal(function: Function, launch: Launch, why: str) -> dict[str, Any]:
-    return {"function": function.name, "key": dict(launch.key), "launch": launch.path, "why": why}
+def refusal(function: str, launch: Launch, why: str) -> Json:
+    return {"function": function, "key": launch.key, "launch": launch.path, "why": why}
+
+
+def refusals(function: str, launches: Iterable[Launch], why: str) -> list[Json]:
+    return [refusal(function, one, why) for one in launches]
 
 
 def kernels_in(function: Function, launches: list[Launch], modules: Path
-               ) -> tuple[Any, set[str], list[CapturedKernel], list[dict[str, Any]]]:
-    """(the jit function, its parameters that are compiled in, the kernels of the launches, what was
-    refused)."""
+               ) -> tuple[Any, set[str], list[CapturedKernel], list[Json]]:
+    """(the jit function, its constexprs, the kernels of the launches, what was refused)"""
     try:
         modules.mkdir()
         jit = recreate(function.document, modules)
-        constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
     except PackError as error:
-        return None, set(), [], [refusal(function, one, why_refused(one) or str(error))
+        return None, set(), [], [refusal(function.name, one, why_refused(one) or str(error))
                                  for one in launches]
+    constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
     able, also, left = by_key(launches, constexprs)
-    refused = [refusal(function, launch, why) for launch, why in left]
-    try:
-        return jit, constexprs, kernels_of(function, able, also, constexprs), refused
-    except PackError as error:
-        return jit, constexprs, [], refused + [refusal(function, one, str(error)) for first in able
-                                               for one in (first, *also[first.path])]
+    refused = [refusal(function.name, one, why) for one, why in left]
+    return jit, constexprs, kernels_of(function, able, also, constexprs), refused
 
 
-def files_of(kernel: CapturedKernel, space: Mapping[str, Any]) -> dict[str, bytes]:
+def files_of(kernel: CapturedKernel, space: Fields) -> dict[str, bytes]:
     """Those of the kernel folder, without its build."""
     document, _, version = kernel.manifest["name"].partition("/")
-    return folder_files({**kernel.manifest, "name": document}, version, dict(space),
+    return folder_files({**kernel.manifest, "name": document}, version, space,
                         {SOURCE: kernel.source.encode()})
 
 
-def _planned(task: Task, jit: Any, toolchain: Toolchain) -> dict[str, Any]:
-    try:
-        source, options = source_of(task_of(jit, task.launch, task.config, task.is_default), jit)
-        folder, stem = cache_place(source, options, toolchain.target)
-        signature, constants = signature_of(source)
-        names = [name for name in jit.arg_names if name in signature]
-        return {"folder": folder, "stem": stem, "signature": signature, "constexprs": constants,
-                "arguments": planned_arguments(task.launch, names, toolchain.target.backend)}
-    except Exception as error:  # it does not compile either
-        return {"error": one_line(error)}
+def _planned(task: Task, jit: Any, toolchain: Toolchain) -> Json:
+    source, options = source_of(task_of(jit, task.launch, task.config, task.may_spill), jit)
+    folder, stem = cache_place(source, options, toolchain.target)
+    signature, constants = signature_of(source)
+    names = [name for name in jit.arg_names if name in signature]
+    return {"folder": folder, "stem": stem, "signature": signature, "constexprs": constants,
+            "arguments": planned_arguments(task.launch, names, toolchain.target.backend)}
 
 
 def plan_function(function: Function, launches: list[Launch], toolchain: Toolchain, scratch: Path,
-                  processes: int, timeout_s: float) -> dict[str, Any]:
-    """The kernels by the names of their folders: "head", the files of the folder, and for each
-    config of each launch what its object states."""
+                  processes: int, timeout_s: float) -> Json:
+    """By the names of kernel folders: "head", "files", and "objects", what each states."""
     # functions that are arguments lie beside
     os.environ["TRITON_CACHE_DIR"] = str(scratch / "cache")
     jit, constexprs, kernels, _ = kernels_in(function, launches, scratch / "modules")
-    found: dict[str, Any] = {}
+    found: Json = {}
     for kernel in kernels:
         try:
             space = space_of(kernel, constexprs)
         except Refused:
             continue
-        tasks, n_first = tasks_of(kernel)
-        results: dict[int, dict[str, Any]] = {}
-
-        def done(number: int, result: Any, reason: str | None) -> None:
-            results[number] = result if reason is None else {"error": reason}
-
-        installed_key()  # read once, before the workers are forked
-        run_tasks([task.launch.variables for task in tasks],
-                  lambda number: _planned(tasks[number], jit, toolchain), processes, timeout_s,
-                  done)
-        objects = [{"launch": task.launch.path, "key": dict(task.launch.key),
-                    "config": dict(whole(kernel, task.config)), "is_first": number < n_first,
+        tasks = tasks_of(kernel)
+        results = compile_all([task.launch.variables for task in tasks],
+                              lambda number: _planned(tasks[number], jit, toolchain), processes,
+                              timeout_s)
+        objects = [{"launch": task.launch.path, "key": task.launch.key,
+                    "config": whole(kernel, task.config), "is_first": task.is_first,
                     "grid": list(task.config.grid), "fills": fills_of(task.launch, task.config),
-                    **results[number]}
-                   for number, task in enumerate(tasks)]
-        files = files_of(kernel, space)
-        found[kernel.manifest["name"].replace("/", ".")] = {
+                    **result} for task, result in zip(tasks, results)]
+        found[kernel.folder] = {
             "name": kernel.manifest["name"], "head": head_of(kernel, jit, toolchain),
-            "objects": objects, "files": {name: data.decode() for name, data in files.items()}}
+            "objects": objects,
+            "files": {name: data.decode() for name, data in files_of(kernel, space).items()}}
     return found

@@ -1,22 +1,17 @@
 """The scale of a captured kernel's float inputs with which it converges.
 
 A recurrence multiplies its state by inputs at every step, which its program has normalised before.
-With the deviates of 1 that agents fill buffers with, values grow with every step, to 1e35 and
-infinity: there no two ways to compute agree, and short of it the largest values decide what all
-others may differ by, which is a share of their rms. So a builder tries SCALES, and takes the first
-with which what the programs write is stable:
+With the deviates of 1 that agents fill buffers with, values grow with every step, to infinity: no
+two ways to compute agree there, and short of it the largest values decide what all others may
+differ by. So a builder takes the first of SCALES with which what the programs write is stable:
 
 - all is finite and, with inputs of 1, at most LARGE, which sums of a million squares are; or
 - inputs a 16th as large leave NaN and infinity where they are, which therefore do not come from the
-  size of inputs (logarithms, rows that are masked), and make the largest of the values that change
-  at most POWER times smaller, as products of four inputs become, however many are added. n steps of
-  a recurrence multiply about 2n, and exp grows faster than any power.
+  size of inputs (logarithms, masked rows), and make the largest of the values that change at most
+  POWER times smaller, as products of four inputs become. n steps of a recurrence multiply about 2n.
 
 A kernel that diverges with 1 must shrink so with 1/16, too: over 128 chunks of 64 a delta rule of
 1/16 grows to 700, and the order of sums alone makes it differ by three times what is allowed.
-
-Of a buffer that programs add to atomically, what is looked at is largest_sums() of what one of them
-added: a sum that overflows 16 bits does so in one order of the programs and not in another.
 """
 
 from __future__ import annotations
@@ -37,8 +32,8 @@ Found = TypeVar("Found")
 
 
 def largest_sums(values: Any, programs: int) -> Any:
-    """Twice what as many programs add up to that each add `values`, in the elements' type; infinite
-    where that overflows. bfloat16, which has the range of float32, is left as it is."""
+    """Twice what so many programs add up to that each add `values`, in the elements' type: infinite
+    where one order of the programs overflows. bfloat16 has the range of float32, and is left."""
     if values.dtype.kind != "f":
         return values
     with np.errstate(over="ignore"):
@@ -71,9 +66,8 @@ def is_stable(larger: Written, smaller: Written) -> bool:
 
 def find_scale(
         execute: Callable[[float, bool], tuple[Found, Written, bool]]) -> tuple[float, Found]:
-    """`execute` runs the programs with inputs of that scale; it also gives the floats that they
-    wrote, widened to float64, and whether all are moderate. With True it ends with the first
-    program whose values are not."""
+    """`execute` runs the programs with inputs of a scale; also (the floats that they wrote, whether
+    all are moderate). With True it ends with the first program whose values are not."""
     found, floats, is_good = execute(SCALES[0], True)
     if is_good:
         return SCALES[0], found

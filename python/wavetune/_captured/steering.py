@@ -1,11 +1,10 @@
 """Whether what a kernel loads through an argument may steer it, read out of its TTIR.
 
-Integers in memory may be data (packed weights, masks that select values) or indices, lengths and
-locks, which decide what the program touches and how long it runs. Data may be made up; what steers
-must be as the program had it. A loaded value steers where it reaches an address, the mask of an
-access, a bound of a loop, a branch or the shape of a descriptor. Values are followed through
-operations, regions, calls (those of one function are not told apart), and memory that they are
-stored to. What is not understood steers.
+Data may be made up; indices, lengths and locks decide what the program touches and how long it
+runs, and must be as the program had them. A loaded value steers where it reaches an address, the
+mask of an access, a bound of a loop, a branch or the shape of a descriptor. Values are followed
+through operations, regions, calls (those of one function are not told apart), and memory. What is
+not understood steers.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ _BOUNDS = re.compile(f"= {_VALUE} to {_VALUE} step {_VALUE}")
 
 
 class _Flow(Module):
-    """Where values go: `flows` has the values that a value is part of, `places` those that decide
-    what is accessed."""
+    """`flows`: the values that a value is part of; `places`: those that decide what is accessed."""
 
     def __init__(self, text: str):
         self.flows: dict[str, set[str]] = defaultdict(set)
@@ -101,6 +99,5 @@ class _Flow(Module):
 
 
 def steering_arguments(ttir: str) -> list[bool]:
-    """For each argument that the compiled kernel is passed, in order, whether what is loaded
-    through it may steer the program."""
+    """For each argument of the compiled kernel, whether what it points to may steer the program."""
     return list(_Flow(ttir).steers())

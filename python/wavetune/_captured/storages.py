@@ -1,19 +1,18 @@
 """The buffers that a captured launch's tensors make: views as the program had them, in their
-storages.
+storages, since a kernel may access any byte of a storage.
 
-A kernel may read, and where it writes write, any byte of a storage before and behind a view. So a
-buffer is the whole storage, up to WHOLE_BYTES; of a larger one MARGIN_BYTES on both sides of what
+A buffer is the whole storage, up to WHOLE_BYTES; of a larger one MARGIN_BYTES on both sides of what
 the launch was passed. Tensors of one storage, type and kind of contents share the buffer; others
 have one each, and are refused where they overlap.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any, Iterable, Mapping, Sequence
 
-from .._canonical import canonical
-from .._pack.signature import DTYPES
+from .._canonical import Fields, Json, canonical
+from .._pack.signature import BYTES as SIZES
+from .._pack.signature import EXACT_MAX, INTEGERS
 from .._runtime.launch import ALIGNMENT_MAX
 from .documents import Launch, tensors_of
 
@@ -22,17 +21,7 @@ PADDING_BYTES = 64 << 10
 # fills of a view's elements, whose sequence counts
 _OF_VIEW = ("ramp", "sorted", "permutation", "blob")
 
-EXACT_MAX = 2**53  # a fill's integers are doubles in C
-# What made-up integers are between: all that a type has, as packed data has them.
-INTEGERS = {"bool": (0, 1)}
-for _bits in (8, 16, 32, 64):
-    INTEGERS[f"int{_bits}"] = max(-2**(_bits - 1), -EXACT_MAX), min(2**(_bits - 1) - 1, EXACT_MAX)
-    INTEGERS[f"uint{_bits}"] = 0, min(2**_bits - 1, EXACT_MAX)
-
-# bool: 8 bits
-SIZES = {dtype: int((re.findall(r"\d+", dtype) or "8")[0]) // 8 for dtype in DTYPES.values()}
-
-Tensor = Mapping[str, Any]
+Tensor = Fields
 
 
 def fill_of(argument: Tensor) -> Any:
@@ -41,17 +30,15 @@ def fill_of(argument: Tensor) -> Any:
         return {"integers": list(INTEGERS[dtype])} if dtype in INTEGERS else "normal"
     # What is beyond, also in a bool, is the data of an output or a hash, and steers nothing.
     low, high = INTEGERS.get(dtype, (-EXACT_MAX, EXACT_MAX))
-    contents = {
-        name: max(low, min(value, high)) if type(value) is int else value
-        for name, value in contents.items()
-    }
+    contents = {name: max(low, min(value, high)) if type(value) is int else value
+                for name, value in contents.items()}
     kind = contents["class"]
-    return {"constant": lambda: {"constant": contents["value"]},
-            "ramp": lambda: {"ramp": [contents["start"], contents["step"]]},
-            "permutation": lambda: {"permutation": argument["elements"]},
-            "sorted": lambda: {"sorted": [int(contents["low"]), int(contents["high"])]},
-            "integers": lambda: {"integers": [int(contents["low"]), int(contents["high"])]},
-            "blob": lambda: {"blob": contents["digest"]}}[kind]()
+    if kind in ("sorted", "integers"):
+        return {kind: [int(contents["low"]), int(contents["high"])]}
+    return {kind: {"constant": lambda: contents["value"],
+                   "ramp": lambda: [contents["start"], contents["step"]],
+                   "permutation": lambda: argument["elements"],
+                   "blob": lambda: contents["digest"]}[kind]()}
 
 
 def _bytes_of(argument: Tensor) -> tuple[int, int]:
@@ -60,9 +47,7 @@ def _bytes_of(argument: Tensor) -> tuple[int, int]:
     return argument["offset"] * size, (argument["offset"] + argument["elements"]) * size
 
 
-def _groups(
-    tensors: Iterable[Tensor], initial: Mapping[str, Any]
-) -> list[tuple[Any, list[Tensor]]]:
+def _groups(tensors: Iterable[Tensor], initial: Fields) -> list[tuple[Any, list[Tensor]]]:
     """(fill, the tensors that share a buffer)"""
     tensors = list(tensors)
     filled = {_place(one): initial[one["name"]] for one in tensors if one["name"] in initial}
@@ -86,35 +71,32 @@ def why_refused(launch: Launch) -> str | None:
     for one in tensors:
         if any(step < 0 for step in one["stride"]):
             return f"argument {one['name']} has a negative stride"
-    groups = [own for _, own in _groups(tensors, {})]
-    for i, own in enumerate(groups):
-        for others in groups[:i]:
+    before: list[Tensor] = []
+    for _, own in _groups(tensors, {}):
+        for other in before:
+            first, behind = _bytes_of(other)
             for one in own:
-                for other in others:
-                    if one["storage"] == other["storage"] and _overlap(
-                            _bytes_of(one), _bytes_of(other)):
-                        return (f"arguments {other['name']} and {one['name']} overlap in memory, "
-                                f"and are of other types or "
-                                "contents")
+                start, end = _bytes_of(one)
+                if one["storage"] == other["storage"] and start < behind and first < end:
+                    return (f"arguments {other['name']} and {one['name']} overlap in memory, "
+                            "and are of other types or contents")
+        before += own
     return None
 
 
-def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
-
-
 def _window(tensors: Sequence[Tensor]) -> tuple[int, int]:
-    """The first element of their storage that the buffer has, and the one behind its last. The
-    first may be below 0: a storage need not be as aligned as a buffer."""
-    size, first = SIZES[tensors[0]["dtype"]], tensors[0]
-    start, end = min(_bytes_of(one)[0]
-                     for one in tensors), max(_bytes_of(one)[1] for one in tensors)
+    """(the first element of their storage that the buffer has, the one behind its last). The first
+    may be below 0: a storage need not be as aligned as a buffer."""
+    first = tensors[0]
+    size = SIZES[first["dtype"]]
+    starts, ends = zip(*map(_bytes_of, tensors))
+    start, end = min(starts), max(ends)
     whole = max(first["storage_bytes"] // size * size, end)
     if whole <= WHOLE_BYTES:
         start, end = 0, whole
     else:
-        start, end = max(0, start - MARGIN_BYTES) // ALIGNMENT_MAX * ALIGNMENT_MAX, min(
-            whole, end + MARGIN_BYTES)
+        start = max(0, start - MARGIN_BYTES) // ALIGNMENT_MAX * ALIGNMENT_MAX
+        end = min(whole, end + MARGIN_BYTES)
     offset = _bytes_of(first)[0]
     if first["alignment"] != min(offset & -offset or ALIGNMENT_MAX, ALIGNMENT_MAX):
         start -= (first["alignment"] - offset) % ALIGNMENT_MAX
@@ -122,28 +104,21 @@ def _window(tensors: Sequence[Tensor]) -> tuple[int, int]:
 
 
 def _row(argument: Tensor) -> int:
-    """The elements of a row, which are all of an extent of the first dimension; 0: it has no rows,
-    or is not dense."""
-    shape, row, is_dense = argument["shape"], 1, True
+    """The elements of all extents but the first; 0: it has no rows, or is not dense."""
+    shape, row = argument["shape"], 1
+    if "float" not in argument["dtype"] or not shape or shape[0] < 2:
+        return 0
     for extent, step in zip(reversed(shape[1:]), reversed(argument["stride"][1:])):
-        is_dense, row = is_dense and step == row, row * extent
-    is_float = "float" in argument["dtype"]
-    return (
-        row
-        if is_dense
-        and is_float
-        and shape
-        and shape[0] > 1
-        and row * shape[0] == argument["elements"]
-        else 0
-    )
+        if step != row:
+            return 0
+        row *= extent
+    return row if row * shape[0] == argument["elements"] else 0
 
 
-def buffers_of(tensors: Sequence[Tensor], initial: Mapping[str, Any], written: set[str],
-               has_grids: bool = False) -> dict[str, dict[str, Any]]:
-    """What a case states of each; `initial`: the fills of those that the program fills before a
-    launch; `written`: of those that the compiled code may write to; `has_grids`: whether configs
-    have several grids, so that outputs may be partial sums of blocks."""
+def buffers_of(tensors: Sequence[Tensor], initial: Fields, written: set[str],
+               has_grids: bool = False) -> dict[str, Json]:
+    """What a case states of each. `initial`: fills by the program; `written`: by the compiled code;
+    `has_grids`: configs have several, so that outputs may be partial sums of blocks."""
     found = {}
     for fill, own in _groups(tensors, initial):
         start, end = _window(own)
@@ -166,23 +141,21 @@ def buffers_of(tensors: Sequence[Tensor], initial: Mapping[str, Any], written: s
 
 
 def padded(outside: tuple[int, int], itemsize: int) -> tuple[int, int]:
-    """How many elements more a buffer must have where one config reads so many outside of it:
-    others may read further. Those before it keep its alignment."""
+    """How many elements to add where one config reads so many outside: others may read further.
+    Those before the buffer keep its alignment."""
     least = PADDING_BYTES // itemsize
     return tuple(-(-max(2 * n, least) // least) * least if n else 0
                  for n in outside)  # type: ignore[return-value]
 
 
-def widen(arguments: Mapping[str, Mapping[str, Any]],
-          around: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, Any]]:
-    """A case's arguments with more elements around buffers; `around`: (before, behind) by the name
-    of the one that has it."""
-    found = {}
-    for name, own in arguments.items():
+def widen(arguments: Mapping[str, Fields],
+          around: Mapping[str, tuple[int, int]]) -> dict[str, Json]:
+    """A case's arguments with (before, behind) more elements around the buffers of owners."""
+    found = {name: dict(own) for name, own in arguments.items()}
+    for name, own in found.items():
         before, after = around.get(own.get("alias", name), (0, 0))
-        found[name] = dict(own)
         if before:
-            found[name]["before"] = own.get("before", 0) + before
+            own["before"] = own.get("before", 0) + before
         if after and "alias" not in own:
-            found[name]["after"] = own.get("after", 0) + after
+            own["after"] = own.get("after", 0) + after
     return found

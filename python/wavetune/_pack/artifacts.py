@@ -1,11 +1,10 @@
 """Where Triton's JIT looks for a compiled kernel in TRITON_CACHE_DIR, and the metadata file that it
 wants to find there.
 
-The folder is a hash over the installed Triton, the function and its specialisation, the back end,
-the options and the variables that are set (triton/runtime/cache.py, get_cache_key; the same since
-3.3). Deployments leave line information on, pack turns it off so that objects hold no path: the
+The folder is a hash as triton/runtime/cache.py makes it (get_cache_key; the same since 3.3).
+Deployments leave line information on, pack turns it off so that objects hold no path: the
 instructions are the same, so the folder is the deployment's. AMD's options hold the path of the
-installed Triton, which is hashed before 3.9; with the image's identity it is that of the image.
+installed Triton, which is hashed before 3.9.
 """
 
 import base64
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
 
+from .._canonical import Fields
 from .._errors import PackError
 from .target import hashes_library_paths, triton_version
 
@@ -41,7 +41,6 @@ class Entry:
 
 
 def _key_module() -> Any:
-    """Where triton_key() is."""
     import triton.runtime.cache as cache  # type: ignore[import-untyped]
     if hasattr(cache, "triton_key"):
         return cache
@@ -50,8 +49,7 @@ def _key_module() -> Any:
 
 
 def installed_key() -> str:
-    """triton_key(): a hash over the installed compiler. Slow (it reads libtriton.so), and kept by
-    Triton."""
+    """triton_key(): slow (it hashes libtriton.so), and kept by Triton."""
     return str(_key_module().triton_key())
 
 
@@ -72,18 +70,15 @@ def set_variables() -> dict[str, str]:
 
 
 def image_of(identity: Any, place: str) -> Image:
-    """The image to pack for. Another Triton than the one that compiles would look elsewhere, so it
-    is refused."""
+    """The image to pack for; one with another Triton would look elsewhere."""
     own = identity.get("triton") if isinstance(identity, dict) else None
     if not isinstance(own, dict) or not isinstance(own.get("key"), str):
         raise PackError(f"{place} does not say which Triton the image has; make it inside the "
-                        f"image with `python3 -m "
-                        "wavetune identity`")
+                        "image with `python3 -m wavetune identity`")
     if own["key"] != installed_key():
         raise PackError(f"{place} is of an image with another build of Triton "
-                        f"({own.get('version')}) than the one that "
-                        "packs; pack with the image's own, or without --image: then its caches "
-                        "compile what they run")
+                        f"({own.get('version')}) than the one that packs; pack with the image's "
+                        "own, or without --image: then its caches compile what they run")
     variables = identity.get("variables")
     return Image(own.get("folder"), own.get("backend_hash"),
                  variables if isinstance(variables, dict) else {})
@@ -92,20 +87,21 @@ def image_of(identity: Any, place: str) -> Image:
 def _moved(path: str, image: Image | None) -> str:
     """A path inside the installed Triton as the image has it."""
     own = installed_folder() + os.sep
-    return os.path.join(
-        image.folder, path[len(own):]) if image and image.folder and path.startswith(own) else path
+    if image is None or not image.folder or not path.startswith(own):
+        return path
+    return os.path.join(image.folder, path[len(own):])
 
 
 def _base32(digest: bytes) -> str:
     return base64.b32encode(digest).decode().rstrip("=")
 
 
-def _key(source: Any, options: Mapping[str, Any], target: Any, image: Image | None
+def _key(source: Any, options: Fields, target: Any, image: Image | None
          ) -> tuple[bytes, dict[str, str], Any] | None:
-    """(digest that the folder is named by, variables, libraries); None where the image has other
-    variables set."""
+    """(digest of the folder's name, variables, libraries); None: the image sets other variables."""
     from triton.compiler import make_backend
-    variables = {name: value for name, value in set_variables().items() if name != _LINE_INFO}
+    variables = set_variables()
+    variables.pop(_LINE_INFO, None)
     if image is not None:
         if {n: v for n, v in image.variables.items() if n != _LINE_INFO} != variables:
             return None
@@ -127,16 +123,16 @@ def _stem(source: Any) -> str:
     return str(source.name)[:150]
 
 
-def cache_place(source: Any, options: Mapping[str, Any], target: Any) -> tuple[str, str]:
+def cache_place(source: Any, options: Fields, target: Any) -> tuple[str, str]:
     """The folder of what would be compiled, and what its files are called before the extension."""
     found = _key(source, options, target, None)
     assert found is not None
     return _base32(found[0]), _stem(source)
 
 
-def cache_entry(compiled: Any, options: Mapping[str, Any], target: Any,
+def cache_entry(compiled: Any, options: Fields, target: Any,
                 image: Image | None) -> Entry | None:
-    """None where the image has variables set that the object was not compiled with."""
+    """None where the image sets other variables than those that the object was compiled with."""
     from triton.runtime.cache import get_cache_manager
     found = _key(compiled.src, options, target, image)
     if found is None:

@@ -1,38 +1,35 @@
 """Packs one kernel folder: variants for keys, every config of its space compiled, and the folder of
-docs/builds.md.
-
-The build is made in a folder beside its place and put there by rename when it is whole. Equal
-inputs (kernel, keys, arch, toolchain) give an equal build.json, byte for byte.
+docs/builds.md, which is made beside its place and renamed when it is whole. Equal inputs (kernel,
+keys, arch, toolchain) give an equal build.json, byte for byte.
 """
 
 import os
-import shutil
 import sys
 import tempfile
 import time
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
-from .._canonical import canonical, digest
-from .._errors import PackError, one_line
+from .._canonical import Fields, Json, canonical, digest
+from .._errors import PackError
 from . import options as option_roles
-from .artifacts import Image, installed_key
+from .artifacts import Image
 from .calls import Tensor, heuristic_values, pruned, prunes
-from .compiling import Task, compile_task, store_result
+from .compiling import Task, compile_all, compile_task, store_result
 from .configs import decorator_configs, decorator_space
 from .decorator import check_restored, unfollowed
-from .expressions import Expression, expression
+from .expressions import expression
 from .folder import Kernel, check_fills
 from .function import check_function
 from .keys import Key, format_key, order_key
-from .pool import run_tasks
 from .record import config_objects, make_record
 from .source import Decorated, load_function
 from .spaces import Config
 from .specialise import Variant, define_values, variants_of
 from .target import make_backend, make_target, triton_version, uses_buffer_ops
+from .terminal import Line
 
 VARIANTS_MAX = 256
 OBJECTS_MAX = 65536
@@ -76,9 +73,8 @@ class Plan:
 
 
 def clean_environment() -> None:
-    """No variable of the caller's shell steers a compile: what enters a build stands in its
-    space."""
-    for name in [name for name in os.environ if option_roles.is_steering(name)]:
+    """No variable of the caller's shell steers a compile: what enters a build is in its space."""
+    for name in [name for name in os.environ if option_roles.is_compile_variable(name)]:
         del os.environ[name]
     os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # objects hold no path of this machine
     # Triton 3.9 announces another default for its successor; what a deployment sets is part of its
@@ -97,17 +93,9 @@ def make_plan(request: Request) -> Plan:
     jit = decorated.jit
     check_fills(kernel.manifest["arguments"])
     check_restored(decorated, kernel.manifest)
-    check_function(
-        jit,
-        kernel.manifest,
-        {
-            n
-            for n, role in kernel.space.roles.items()
-            if role != "env" and any(p.name == n for p in jit.params)
-        },
-        kernel.constants,
-        decorated.heuristics,
-    )
+    check_function(jit, kernel.manifest,
+                   {name for name, role in kernel.space.roles.items() if role != "env"},
+                   kernel.constants, decorated.heuristics)
     option_roles.check_roles(kernel.space, {p.name for p in jit.params if p.is_constexpr},
                              option_roles.option_names(backend), kernel.entry)
     facts = {"gpu_name": request.gpu_name, "arch": request.arch}
@@ -116,10 +104,11 @@ def make_plan(request: Request) -> Plan:
         raise PackError("the conditions of the space exclude every config for the keys given")
     uses_range = target.backend == "hip" and any(
         uses_buffer_ops(version, config) for config in configs)
-    is_pruned = prunes(decorated) and "prune_configs_by" not in request.ignored and _is_decorators(
-        kernel, decorated, backend)
+    # The decorator's pruning is of its space: what was stated with --space is packed as it is.
+    is_pruned = prunes(decorated) and "prune_configs_by" not in request.ignored and \
+        kernel.space.configs == decorator_space(decorated, backend)["configs"]
     stated = {*kernel.manifest.get("defines", {}), *kernel.constants}
-    is_alone = is_pruned or any(name not in stated for name in decorated.heuristics)
+    is_alone = is_pruned or not stated.issuperset(decorated.heuristics)
     variants = variants_of(jit, kernel.manifest, configs, keys, uses_range, is_alone)
     if len(variants) > VARIANTS_MAX:
         raise PackError(f"the keys need {len(variants)} variants, a build has at most "
@@ -128,12 +117,11 @@ def make_plan(request: Request) -> Plan:
     own = [list(kernel.space.points(its)) for its in scopes]
     for variant, points in zip(variants, own):
         if not points:
-            raise PackError(f"the conditions of the space exclude every config for the key "
+            raise PackError("the conditions of the space exclude every config for the key "
                             f"{format_key(variant.keys[0])}")
     if sum(map(len, own)) > OBJECTS_MAX:
         raise PackError(f"{sum(map(len, own))} objects would be packed, a build has at most "
-                        f"{OBJECTS_MAX}; pack fewer "
-                        "keys or configs")
+                        f"{OBJECTS_MAX}; pack fewer keys or configs")
     baselines = {
         variant.when: kernel.space.baselines(its) for variant, its in zip(variants, scopes)
     }
@@ -144,54 +132,39 @@ def make_plan(request: Request) -> Plan:
     return plan
 
 
-def _is_decorators(kernel: Kernel, decorated: Decorated, backend: Any) -> bool:
-    """Whether the space is the decorator's: what was stated with --space is packed as it is."""
-    return kernel.space.configs is not None and decorated.autotuner is not None and (
-        kernel.space.configs == decorator_space(decorated, backend)["configs"])
-
-
 def _prune(plan: Plan) -> None:
-    """Moves the configs that the decorator's pruning leaves out for a variant's key to
-    `left_out`."""
+    """Moves the configs that the decorator's pruning leaves out for a key to `left_out`."""
     decorated, kernel = plan.decorated, plan.request.kernel
     points, _ = decorator_configs(decorated, plan.backend)
     for i, variant in enumerate(plan.variants):
         call = make_call(kernel.manifest, variant, kernel.constants)
         for name, text in kernel.manifest.get("defines", {}).items():
-            if expression(str(text)).names <= set(variant.keys[0]):
-                call[name] = expression(str(text)).evaluate(variant.keys[0])
-        left = pruned(decorated, call, decorated.autotuner.configs)
-        kept = [
-            point for config, point in zip(decorated.autotuner.configs, points)
-            if any(config is other for other in left)
-        ]
+            if expression(text).names <= set(variant.keys[0]):
+                call[name] = expression(text).evaluate(variant.keys[0])
+        left = {id(one) for one in pruned(decorated, call, decorated.autotuner.configs)}
+        kept = [point for config, point in zip(decorated.autotuner.configs, points)
+                if id(config) in left]
         plan.left_out[i] = [config for config in plan.configs[i] if config not in kept]
         plan.configs[i] = [config for config in plan.configs[i] if config in kept]
         if any(config in plan.left_out[i] for config in plan.baselines[variant.when]):
             raise PackError(f"{decorated.place}: the default config, with which others are "
-                            f"compared, is left out by "
-                            f"prune_configs_by for the key {format_key(variant.keys[0])}: make "
-                            f"another one the default in "
+                            "compared, is left out by prune_configs_by for the key "
+                            f"{format_key(variant.keys[0])}: make another one the default in "
                             "space.json, or pack all of them with --ignore prune_configs_by")
 
 
-def make_call(manifest: dict[str, Any], variant: Variant,
-              constants: Mapping[str, Any]) -> dict[str, Any]:
-    """A call that needs this variant, without what configs and heuristics give; a float and a bool
-    are like any other."""
-    values: dict[str, Any] = dict(constants)
+def make_call(manifest: Json, variant: Variant, constants: Fields) -> Json:
+    """A call that needs this variant, without what configs and heuristics give."""
+    values: Json = dict(constants)
     for argument in manifest["arguments"]:
         name, dtype = argument["name"], argument["dtype"]
         if "shape" in argument:
-            shape = tuple(
-                Expression(str(extent)).evaluate(variant.keys[0]) for extent in argument["shape"])
+            shape = tuple(expression(one).evaluate(variant.keys[0]) for one in argument["shape"])
             values[name] = Tensor(dtype, shape, is_small="S" in variant.attributes.get(name, ""))
-        elif dtype == "bool":
-            values[name] = True
-        elif dtype.startswith(("float", "bfloat")):
-            values[name] = 0.5
+        elif dtype == "bool" or "float" in dtype:  # one is like any other
+            values[name] = True if dtype == "bool" else 0.5
         else:
-            values[name] = Expression(str(argument["value"])).evaluate(variant.keys[0])
+            values[name] = expression(argument["value"]).evaluate(variant.keys[0])
     return values
 
 
@@ -200,137 +173,109 @@ def make_task(plan: Plan, variant: Variant, config: Config) -> Task:
     constexprs, chosen, environment = option_roles.split_config(
         config, kernel.space.roles, {p.name for p in jit.params if p.is_constexpr},
         option_roles.option_names(plan.backend))
-    defines = define_values(kernel.manifest, variant.keys[0], config)
-    call = {**make_call(kernel.manifest, variant, kernel.constants), **defines}
-    call.update(heuristic_values(plan.decorated, call, config))
-    call.update(constexprs)
+    call = {**make_call(kernel.manifest, variant, kernel.constants),
+            **define_values(kernel.manifest, variant.keys[0], config)}
+    call.update(heuristic_values(plan.decorated, call, config), **constexprs)
     may_spill = plan.request.keep_spilling or config in plan.baselines[variant.when]
     return Task(call, chosen, environment, may_spill, variant.signature)
 
 
 class _Progress:
-    """A bar on a terminal, nothing anywhere else."""
+    """A bar on a terminal."""
 
     def __init__(self, total: int):
         self.total, self.done, self.failed = total, 0, 0
-        self.shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self.started = time.monotonic()
+        self.line, self.started = Line(), time.monotonic()
 
-    def step(self, failed: bool) -> None:
+    def step(self, result: Json) -> None:
         self.done += 1
-        self.failed += failed
-        if self.shown:
-            filled = 24 * self.done // self.total
-            print(
-                f"\rpack [{'#' * filled}{'.' * (24 - filled)}] {self.done}/{self.total}  "
-                f"{time.monotonic() - self.started:.0f} s  {self.failed} failed\x1b[K", end="",
-                file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self.shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self.failed += "error" in result
+        filled = 24 * self.done // self.total
+        self.line.show(f"pack [{'#' * filled}{'.' * (24 - filled)}] {self.done}/{self.total}  "
+                       f"{time.monotonic() - self.started:.0f} s  {self.failed} failed")
 
 
 def compile_tasks(tasks: list[Task], jit: Any, target: Any, backend: Any, objects: Path,
                   processes: int = 1, timeout_s: float = 300.0,
-                  image: Image | None = None) -> list[dict[str, Any]]:
+                  image: Image | None = None) -> list[Json]:
     """For every task {"digest", "metadata"}, with files below `objects`, or {"error"}; equal tasks
-    are compiled once, each in a process that may die. Wants the environment of clean_environment()
-    and TRITON_CACHE_DIR."""
+    are compiled once. Wants the environment of clean_environment() and TRITON_CACHE_DIR."""
     version = triton_version()
-    first: dict[Any, int] = {}
-    index = [first.setdefault(task.identity(), i) for i, task in enumerate(tasks)]
-    distinct = sorted(first.values())
-    results: dict[int, dict[str, Any]] = {}
+    distinct: dict[Any, Task] = {}
+    for task in tasks:
+        distinct.setdefault(task.identity(), task)
+    wanted = list(distinct.values())
 
-    def run(number: int) -> dict[str, Any]:
-        try:
-            return store_result(*compile_task(tasks[distinct[number]], jit, target, backend),
-                                target, version, objects, image)
-        except KeyboardInterrupt:
-            raise
-        except PackError as error:
-            return {"error": one_line(str(error))}
-        except BaseException as error:  # whatever a compiler raises belongs to its config
-            return {"error": one_line(error)}
+    def run(number: int) -> Json:
+        return store_result(*compile_task(wanted[number], jit, target, backend), target, version,
+                            objects, image)
 
-    progress = _Progress(len(distinct))
-
-    def done(number: int, result: Any, reason: str | None) -> None:
-        results[distinct[number]] = result if reason is None else {"error": reason}
-        progress.step("error" in results[distinct[number]])
-
-    installed_key()  # read once, before the workers are forked
+    progress = _Progress(len(wanted))
     try:
-        run_tasks([tasks[i].environment for i in distinct], run, processes, timeout_s, done)
+        results = compile_all([task.environment for task in wanted], run, processes, timeout_s,
+                              progress.step)
     finally:
-        progress.end()
-    return [results[i] for i in index]
+        progress.line.end()
+    found = dict(zip(distinct, results))
+    return [found[task.identity()] for task in tasks]
 
 
-def _variant_json(variant: Variant, configs: list[Config], results: list[dict[str, Any]],
-                  left_out: list[Config]) -> dict[str, Any]:
-    own: dict[str, Any] = {"signature": variant.signature, "constexprs": variant.constexprs}
-    if variant.when:
-        own["when"] = variant.when
-    own["objects"] = [{"config": c, **r} for c, r in zip(configs, results) if "digest" in r]
-    failed = [{"config": c, "error": r["error"]} for c, r in zip(configs, results)
-              if "digest" not in r]
+def _variant_json(variant: Variant, configs: list[Config], results: list[Json],
+                  left_out: list[Config]) -> Json:
+    objects = [{"config": c, **r} for c, r in zip(configs, results) if "digest" in r]
+    failed = [{"config": c, **r} for c, r in zip(configs, results) if "error" in r]
+    if not objects:
+        raise PackError(f"no config compiles for the key {format_key(variant.keys[0])}; the first "
+                        f"one says: {failed[0]['error']}", 1)
     failed += [{"config": c, "error": "left out by the decorator's prune_configs_by for this key"}
                for c in left_out]
-    if failed:
-        own["failed"] = failed
-    if not own["objects"]:
-        raise PackError(f"no config compiles for the key {format_key(variant.keys[0])}; the first "
-                        f"one says: "
-                        f"{failed[0]['error']}", 1)
-    return own
+    own: Json = {"signature": variant.signature, "constexprs": variant.constexprs,
+                 "when": variant.when, "objects": objects, "failed": failed}
+    return {name: value for name, value in own.items()
+            if value or name not in ("when", "failed")}
 
 
-def make_build(plan: Plan, folder: Path) -> dict[str, Any]:
+def make_build(plan: Plan, folder: Path) -> Json:
     """Compiles everything into the folder and returns the build."""
     objects = folder / "objects"
     objects.mkdir()
     tasks = [make_task(plan, variant, config)
              for variant, configs in zip(plan.variants, plan.configs) for config in configs]
-    request = plan.request
-    results = iter(
-        compile_tasks(tasks, plan.decorated.jit, plan.target, plan.backend, objects,
-                      request.processes, request.timeout_s, request.image))
+    request, kernel = plan.request, plan.request.kernel
+    results = iter(compile_tasks(tasks, plan.decorated.jit, plan.target, plan.backend, objects,
+                                 request.processes, request.timeout_s, request.image))
     variants = [_variant_json(variant, configs, [next(results) for _ in configs], left_out)
                 for variant, configs, left_out in zip(plan.variants, plan.configs, plan.left_out)]
     import triton
-    kernel = plan.request.kernel
     configs = config_objects(plan.decorated, kernel.space.configs or plan.configs[0], plan.backend)
     return {
-        "kernel": kernel.hash,
-        "toolchain": {"triton": triton.__version__, **plan.request.toolchain},
-        "arch": plan.request.arch, "warp_size": plan.target.warp_size, "variants": variants,
+        "kernel": kernel.hash, "toolchain": {"triton": triton.__version__, **request.toolchain},
+        "arch": request.arch, "warp_size": plan.target.warp_size, "variants": variants,
         "record": make_record(plan.decorated, kernel.hash, kernel.manifest, configs, plan.backend)
     }
 
 
 def _publish(made: Path, place: Path) -> None:
-    """Puts a whole folder into its place; an older build there goes away."""
+    """Puts a whole folder into its place; an older build, moved beside `made`, goes with it."""
     if place.exists():
-        old = made.with_name(made.name + ".old")
-        place.rename(old)
-        made.rename(place)
-        shutil.rmtree(old)
-    else:
-        made.rename(place)
+        place.rename(made.with_name("old"))
+    made.rename(place)
+
+
+def write_build(build: Json, folder: Path, hint: str = "") -> None:
+    data = canonical(build).encode()
+    if len(data) > SIZE_MAX:
+        raise PackError(f"build.json would have {len(data)} bytes, a server takes {SIZE_MAX}{hint}")
+    (folder / "build.json").write_bytes(data)
 
 
 def check_place(place: Path) -> None:
-    if (
-        place.exists()
-        and not (place / "build.json").exists()
-        and (not place.is_dir() or any(place.iterdir()))
-    ):
+    if place.exists() and not (place / "build.json").exists() and (
+            not place.is_dir() or any(place.iterdir())):
         raise PackError(f"{place} is there and holds no build; name another folder with --output")
 
 
-def pack(request: Request, place: Path) -> dict[str, Any]:
+def pack(request: Request, place: Path) -> Json:
     """Makes the build at `place`; returns what `pack --json` prints."""
     started = time.monotonic()
     check_place(place)
@@ -343,12 +288,7 @@ def pack(request: Request, place: Path) -> dict[str, Any]:
         made = Path(scratch) / "build"
         made.mkdir()
         build = make_build(plan, made)
-        text = canonical(build)
-        if len(text.encode()) > SIZE_MAX:
-            raise PackError(f"build.json would have {len(text.encode())} bytes, a server takes "
-                            f"{SIZE_MAX}; pack fewer "
-                            "keys or configs")
-        (made / "build.json").write_text(text)
+        write_build(build, made, "; pack fewer keys or configs")
         made.chmod(0o755)
         _publish(made, place)
     return {

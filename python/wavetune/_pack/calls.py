@@ -1,35 +1,27 @@
-"""Calls of a @triton.jit function whose arguments are known, and what its decorators make of them.
-
-For callers that have evaluated arguments and no kernel folder, such as a recorded launch:
-
-    decorated = load_function(path, name, target, module, root)                     source.py
-    call      = {"x": Tensor("bfloat16", (4, 64)), "g": None, "n": 4, "DTYPE": tl.float32}
-    configs   = pruned(decorated, call, decorated.autotuner.configs)                what it leaves
-    task      = call_task(decorated, backend, call, configs[0])                     compiling.py
-    results   = compile_tasks([task, …], decorated.jit, target, backend, objects)   build.py
-    arguments, defines, constants = manifest_members(decorated, call, {"x": "readwrite"})
+"""What a function's decorators make of a call whose arguments are known.
 
 A call maps parameters to values: Tensor for pointers, None, int, float, bool, str, dtypes of
-triton.language, tuples of these; it lacks what heuristics and configs give. Nothing here touches a
-GPU or torch. Pure functions, but for what the package's own heuristics and pruning do.
+triton.language, tuples of these; it lacks what heuristics and configs give. Pure functions, but for
+what the package's own heuristics and pruning do.
 """
 
 import inspect
 import math
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping
+from typing import Any, Callable
 
+from .._canonical import Fields, Json
 from .._errors import PackError, one_line
 from .source import Decorated
 from .stubs import DTYPES, Dtype, refusing
 
-Call = Mapping[str, Any]
+Call = Fields
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """What Triton's JIT, heuristics and pruning ask of a tensor. `type`: as torch names it
-    ("bfloat16"); `alignment`: of its address; `is_small`: whether 32 bits reach all of it."""
+    """What Triton's JIT, heuristics and pruning ask of a tensor. `type`: as torch names it;
+    `is_small`: whether 32 bits reach all of it."""
 
     type: str
     shape: tuple[int, ...] = ()
@@ -71,8 +63,7 @@ class Tensor:
 
 def _asked(decorated: Decorated, what: str, function: Callable[..., Any], *args: Any,
            **named: Any) -> Any:
-    """What a function of the package answers; whatever goes wrong in it is a refusal that names
-    it."""
+    """What a function of the package answers; whatever goes wrong in it is a refusal."""
     place = f"{decorated.place}: {what} of {decorated.jit.__name__} cannot be evaluated"
     try:
         with refusing(f"{place}: "):
@@ -83,25 +74,21 @@ def _asked(decorated: Decorated, what: str, function: Callable[..., Any], *args:
         raise PackError(f"{place} for these arguments: {one_line(error)}") from None
 
 
-def heuristic_values(decorated: Decorated, call: Call, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What the heuristics give, as Triton calls them: each sees the call and what those before it
-    gave, and the config's members unless it is called before the autotuner."""
-    values: dict[str, Any] = {}
+def heuristic_values(decorated: Decorated, call: Call, config: Fields) -> Json:
+    """What the heuristics give: each sees the call and what those before it gave."""
+    values: Json = {}
     for name, heuristic in decorated.heuristics.items():
         if name in call:  # stated
             continue
-        seen = {
-            **_defaults(decorated), **call, **(config if heuristic.sees_config else {}), **values
-        }
+        seen = {**_defaults(decorated), **call, **(config if heuristic.sees_config else {}),
+                **values}
         values[name] = _asked(decorated, f"the heuristic of {name}", heuristic.function, seen)
     return values
 
 
-def _defaults(decorated: Decorated) -> dict[str, Any]:
-    return {
-        p.name: getattr(p.default, "value", p.default) for p in decorated.jit.params
-        if p.has_default
-    }
+def _defaults(decorated: Decorated) -> Json:
+    return {p.name: getattr(p.default, "value", p.default) for p in decorated.jit.params
+            if p.has_default}
 
 
 def pruning_of(decorated: Decorated) -> tuple[Any, Any, Any]:
@@ -121,72 +108,29 @@ def prunes(decorated: Decorated) -> bool:
 
 
 def pruned(decorated: Decorated, call: Call, configs: list[Any]) -> list[Any]:
-    """The triton.Config objects that the decorator's pruning leaves for the call, as
-    Autotuner.prune_configs."""
+    """The configs that the decorator's pruning leaves for the call, as Autotuner.prune_configs."""
     early, model, top_k = pruning_of(decorated)
-    outer = {n: v for n, v in heuristic_values(decorated, call, {}).items()
-             if not decorated.heuristics[n].sees_config} \
-        if any(not h.sees_config for h in decorated.heuristics.values()) else {}
-    named = {**_defaults(decorated), **call, **outer}
+    named = {**_defaults(decorated), **call}
+    if any(not heuristic.sees_config for heuristic in decorated.heuristics.values()):
+        named.update({name: value
+                      for name, value in heuristic_values(decorated, call, {}).items()
+                      if not decorated.heuristics[name].sees_config})
     left = list(configs)
     if early is not None:
-        takes = inspect.signature(early).parameters.values()
-        takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes)
-        known = {
-            name: value for name, value in named.items()
-            if takes_any or name in [p.name for p in takes][2:]
-        }
-        clash = {p.name for p in list(takes)[:2]}
+        takes = inspect.signature(early).parameters
+        others = list(takes)[2:]
+        if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes.values()):
+            others = [name for name in named if name not in list(takes)[:2]]
         left = list(_asked(decorated, "early_config_prune", early, left, named,
-                           **{name: value for name, value in known.items() if name not in clash}))
+                           **{name: named[name] for name in others if name in named}))
         if not left:
             raise PackError(f"{decorated.place}: early_config_prune of {decorated.jit.__name__} "
-                            f"leaves no config for these "
-                            "arguments, so that the program itself cannot launch it")
+                            "leaves no config for these arguments, so that the program itself "
+                            "cannot launch it")
     if model is not None:
-        n = max(1, int(len(left) *
-                       top_k)) if isinstance(top_k, float) and top_k <= 1.0 else int(top_k)
+        is_share = isinstance(top_k, float) and top_k <= 1.0
+        n = max(1, int(len(left) * top_k)) if is_share else int(top_k)
         if len(left) > n:
-            times = [
-                _asked(decorated, "perf_model", model, **{**named, **config.all_kwargs()})
-                for config in left
-            ]
-            left = [left[i] for i in sorted(range(len(left)), key=lambda i: times[i])[:n]]
+            left = sorted(left, key=lambda config: _asked(
+                decorated, "perf_model", model, **{**named, **config.all_kwargs()}))[:n]
     return left
-
-
-def manifest_members(
-    decorated: Decorated, call: Call, access: Mapping[str, str]
-) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, Any]]:
-    """(arguments, defines, constants): the call as members of a manifest, everything at its value.
-    `access`: of the buffers that are written ("write", "readwrite"). constants: what expressions
-    cannot say (floats, dtypes, tuples)."""
-    arguments: list[dict[str, Any]] = []
-    defines: dict[str, str] = {}
-    constants: dict[str, Any] = {}
-    for parameter in decorated.jit.params:
-        name = parameter.name
-        if name not in call:
-            continue
-        value = call[name]
-        if isinstance(value, Tensor):
-            arguments.append({
-                "name": name, "dtype": value.type,
-                "shape": [str(extent)
-                          for extent in value.shape or (1, )], "access": access.get(name, "read")
-            })
-        elif value is None:
-            defines[name] = "None"
-        elif parameter.is_constexpr and isinstance(value, (bool, int, str)):
-            defines[name] = repr(value)
-        elif parameter.is_constexpr:
-            constants[name] = value
-        elif isinstance(value, bool):
-            arguments.append({"name": name, "dtype": "bool", "value": str(int(value))})
-        elif isinstance(value, int):
-            arguments.append({"name": name, "dtype": "int64", "value": str(value)})
-        else:
-            raise PackError(f"{decorated.place}: argument {name} of {decorated.jit.__name__} is "
-                            f"{value!r}, which manifests "
-                            "cannot state; annotate it with tl.constexpr")
-    return arguments, defines, constants

@@ -1,8 +1,6 @@
 """Constexprs that expressions cannot say: floats, dtypes, tuples. A kernel folder keeps them in
-constexprs.json, one of the kernel's sources, so that its hash covers them: {"eps": 1e-05, "DTYPE":
-{"dtype": "float32"}, "SHAPE": {"tuple": [4, null]}}.
-
-Pure functions.
+constexprs.json, one of its sources, so that its hash covers them: {"eps": 1e-05, "DTYPE": {"dtype":
+"float32"}, "SHAPE": {"tuple": [4, null]}}.
 """
 
 import ast
@@ -17,8 +15,7 @@ _TYPES = ("int1", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"
 
 
 def parse_constant(text: str) -> Any:
-    """The JSON of a text as Python writes it: 1e-5, tl.float32, (4, None); None where it is none of
-    these."""
+    """The JSON of a text of Python's (1e-5, tl.float32, (4, None)), or None."""
     def read(node: ast.expr) -> Any:
         if isinstance(node, ast.Constant) and (node.value is None or
                                                isinstance(node.value, (bool, int, float, str))):
@@ -40,22 +37,6 @@ def parse_constant(text: str) -> Any:
         return None
 
 
-def to_json(value: Any) -> Any:
-    """Of a value of a call."""
-    value = getattr(value, "value", value)  # of a tl.constexpr
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (tuple, list)):
-        return {"tuple": [to_json(element) for element in value]}
-    if type(value).__name__ == "dtype" and str(getattr(value, "name", "")):
-        import triton.language as tl
-        for name in _TYPES:
-            if getattr(tl, name, None) == value:
-                return {"dtype": name}
-    raise PackError(f"a constexpr is {value!r}; kernel folders keep numbers, texts, None, dtypes "
-                    f"of triton.language and tuples")
-
-
 def from_json(json: Any, place: str) -> Any:
     if json is None or isinstance(json, (bool, int, float, str)):
         return json
@@ -67,4 +48,4 @@ def from_json(json: Any, place: str) -> Any:
             import triton.language as tl
             return getattr(tl, value)
     raise PackError(f'{place}: a constexpr is a number, a text, null, {{"dtype": NAME}} or '
-                    f'{{"tuple": […]}}')
+                    '{"tuple": […]}')

@@ -1,12 +1,11 @@
-"""What an autotune decorator asks for besides its configs and its key.
-
-Each of its arguments is followed, or refused before anything is compiled, or named in a note on
-stderr: a build never does less than the decorator says without a word.
+"""What an autotune decorator asks for besides its configs and its key: followed, or refused before
+anything is compiled, or named in a note on stderr, so that a build never does less without a word.
 """
 
 import inspect
 from typing import Any, Collection, Mapping
 
+from .._canonical import Fields, Json
 from .._errors import PackError
 from . import dejavu
 from .source import Decorated
@@ -23,7 +22,7 @@ def _prunes(pruning: Any) -> bool:
         pruning.get(name) is not None for name in ("early_config_prune", "perf_model"))
 
 
-def _of_dejavu(tuner: dejavu.Autotuner) -> dict[str, Any]:
+def _of_dejavu(tuner: dejavu.Autotuner) -> Json:
     defaults = {p.name: p.default for p in inspect.signature(dejavu.autotune).parameters.values()}
     stated = {name: value for name, value in tuner.arguments.items()
               if not (type(value) is type(defaults[name]) and value == defaults[name])}
@@ -32,11 +31,9 @@ def _of_dejavu(tuner: dejavu.Autotuner) -> dict[str, Any]:
     return stated
 
 
-def _of_triton(tuner: Any) -> dict[str, Any]:
-    timing = {
-        "warmup": tuner.num_warmups, "rep": tuner.num_reps,
-        "use_cuda_graph": tuner.use_cuda_graph or None
-    }
+def _of_triton(tuner: Any) -> Json:
+    timing = {"warmup": tuner.num_warmups, "rep": tuner.num_reps,
+              "use_cuda_graph": tuner.use_cuda_graph or None}
     stated = {name: value for name, value in timing.items() if value is not None}
     # Triton puts functions of its own there when it is given one of the three, or (before 3.4)
     # nothing.
@@ -51,7 +48,7 @@ def _of_triton(tuner: Any) -> dict[str, Any]:
     return {**stated, "reset_to_zero": tuner.reset_to_zero, "restore_value": tuner.restore_value}
 
 
-def stated_arguments(decorated: Decorated) -> dict[str, Any]:
+def stated_arguments(decorated: Decorated) -> Json:
     """The decorator's arguments that differ from their defaults, but for configs and key."""
     if decorated.autotuner is None:
         return {}
@@ -60,27 +57,23 @@ def stated_arguments(decorated: Decorated) -> dict[str, Any]:
 
 
 def refuse_unfollowed(decorated: Decorated, ignored: Collection[str]) -> None:
-    """What agents cannot do, unless --ignore names it. (Pruning is evaluated for each key:
-    calls.py.)"""
+    """What agents cannot do, unless --ignore names it. (Pruning is evaluated for each key.)"""
     stated, name = stated_arguments(decorated), decorated.jit.__name__
     for hook, when in (("pre_hook", "before"), ("post_hook", "after")):
         if hook in stated and hook not in ignored:
             raise PackError(f"{decorated.place}: the autotune decorator of {name} has a {hook}, "
-                            f"which runs {when} each "
-                            "launch that it measures and which agents cannot call: if it only "
-                            "resets buffers, write "
-                            f":readwrite and a fill behind them in --signature and add --ignore "
-                            f"{hook}")
+                            f"which runs {when} each launch that it measures and which agents "
+                            "cannot call: if it only resets buffers, write :readwrite and a fill "
+                            f"behind them in --signature and add --ignore {hook}")
 
 
 def _members(decorated: Decorated, argument: str) -> list[str]:
     return list(stated_arguments(decorated).get(argument) or [])
 
 
-def state_restored(decorated: Decorated, arguments: Mapping[str, dict[str, Any]]) -> None:
-    """Buffers that the decorator resets or restores before each launch it measures are readwrite,
-    those that it resets filled with zeros, where --signature says nothing else: an agent then does
-    the same."""
+def state_restored(decorated: Decorated, arguments: Mapping[str, Json]) -> None:
+    """Buffers that the decorator resets or restores are readwrite, those that it resets filled with
+    zeros, where --signature says nothing else: an agent then does the same."""
     for argument in ("reset_to_zero", "restore_value"):
         for name in _members(decorated, argument):
             own = arguments.get(name, {})
@@ -90,7 +83,7 @@ def state_restored(decorated: Decorated, arguments: Mapping[str, dict[str, Any]]
                 own.setdefault("fill", "zeros")
 
 
-def check_restored(decorated: Decorated, manifest: Mapping[str, Any]) -> None:
+def check_restored(decorated: Decorated, manifest: Fields) -> None:
     """A manifest with another access measures something else than the decorator does."""
     arguments = {argument["name"]: argument for argument in manifest["arguments"]}
     parameters = {parameter.name for parameter in decorated.jit.params}
@@ -100,17 +93,17 @@ def check_restored(decorated: Decorated, manifest: Mapping[str, Any]) -> None:
             own = arguments.get(name)
             if name not in parameters or (own is not None and "shape" not in own):
                 raise PackError(f"{where}, which is no buffer of the function; take it off the "
-                                f"list")
+                                "list")
             if own is None:  # a pointer that is None
                 continue
             if own.get("access") != "readwrite":
                 raise PackError(f"{where}, so what it holds before a launch matters, and its "
-                                f"access is "
-                                f"{own.get('access')}: make it readwrite, or take it off the list")
+                                f"access is {own.get('access')}: make it readwrite, or take it off "
+                                "the list")
             if listed == "reset_to_zero" and own.get("fill") != "zeros":
                 raise PackError(f"{where}, so it holds zeros before a launch, and its fill is "
                                 f"{own.get('fill', 'normal')}: make it zeros, or take it off the "
-                                f"list")
+                                "list")
 
 
 def _and(names: list[str]) -> str:
@@ -118,32 +111,29 @@ def _and(names: list[str]) -> str:
 
 
 def unfollowed(decorated: Decorated, is_pruned: bool) -> list[str]:
-    """A sentence for each thing of the decorator that a build leaves out although it may change the
-    winner."""
+    """A sentence for all that a build leaves out although it may change the winner."""
     stated, name = stated_arguments(decorated), decorated.jit.__name__
     is_left_out = "" if decorated.is_dejavu else \
         f", and the format triton leaves {name} out (docs/formats.md)"
     sentences = []
     if "prune_configs_by" in stated and not is_pruned:
         sentences.append(f"prune_configs_by of {name} is not run: every config of the space is "
-                         f"packed and "
-                         f"measured{is_left_out}")
+                         f"packed and measured{is_left_out}")
     for hook in ("pre_hook", "post_hook"):
         if hook in stated:
             sentences.append(f"the {hook} of {name}'s autotune decorator is not called when agents "
-                             f"measure")
+                             "measure")
     configs = decorated.autotuner.configs if decorated.autotuner is not None else []
     if any(getattr(config, "pre_hook", None) is not None for config in configs):
         sentences.append(f"configs of {name} have a pre_hook, which is not called when agents "
                          f"measure{is_left_out}")
     if any(getattr(config, "ir_override", None) for config in configs):
         sentences.append(f"configs of {name} have an ir_override, which is not what is compiled "
-                         f"here")
+                         "here")
     measuring = [argument for argument in _MEASURING if argument in stated]
     if measuring:
         sentences.append(f"{_and(measuring)} of {name}'s autotune decorator "
-                         f"{'is' if len(measuring) == 1 else 'are'} not "
-                         "followed: agents measure every config, launch by launch, until their "
-                         "order is known "
+                         f"{'is' if len(measuring) == 1 else 'are'} not followed: agents measure "
+                         "every config, launch by launch, until their order is known "
                          "(docs/measurement.md)")
     return [f"{decorated.place}: {sentence}" for sentence in sentences]

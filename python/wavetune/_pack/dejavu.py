@@ -1,9 +1,7 @@
-"""A stand-in for triton_dejavu while a file is read: its decorator and ConfigSpace keep what they
-were given.
+"""A stand-in for triton_dejavu, which needs a GPU when it is imported, while a file is read.
 
-The real package needs a GPU when it is imported. Arguments, defaults and the order of configs are
-those of triton-dejavu 0.7.5 (autotuner.py, config_space), because hashes of its cache paths are
-made from them.
+Arguments, defaults and the order of configs are those of triton-dejavu 0.7.5 (autotuner.py,
+config_space), because hashes of its cache paths are made from them.
 """
 
 import itertools
@@ -11,6 +9,7 @@ import types
 import warnings
 from typing import Any, Callable, Sequence
 
+from .._canonical import Json
 from .._errors import PackError
 
 SEARCH_MIN = 50  # _TRITON_DEJAVU_MIN_SEARCH_SAMPLES
@@ -20,7 +19,7 @@ class ConfigSpace:
     """The product of lists of kwargs and of configuration arguments, filtered by conditions."""
 
     def __init__(self, kwargs_with_lists: dict[str, Sequence[Any]],
-                 kwarg_conditions: Sequence[Callable[[dict[str, Any]], bool]] | None = None,
+                 kwarg_conditions: Sequence[Callable[[Json], bool]] | None = None,
                  conditions: Sequence[Callable[[Any], bool]] | None = None, pre_hook: Any = None,
                  **configuration_args: Sequence[Any]):
         self.kwargs, self.pre_hook = kwargs_with_lists, pre_hook
@@ -35,10 +34,8 @@ class ConfigSpace:
                  if name[:2] != "__" and name not in ("kwargs", "pre_hook", "all_kwargs")]
         for name in set(self.configuration_args) - set(names):
             warnings.warn(f"this triton has no configuration argument {name}; triton-dejavu leaves "
-                          f"it out too")
-        lists = [
-            list(self.configuration_args.get(name, [getattr(default, name)])) for name in names
-        ]
+                          "it out too")
+        lists = [self.configuration_args.get(name, [getattr(default, name)]) for name in names]
         configs, excluded = [], 0
         for values in itertools.product(*self.kwargs.values()):
             kwargs = dict(zip(self.kwargs, values))
@@ -46,9 +43,8 @@ class ConfigSpace:
                 excluded += 1
                 continue
             for arguments in itertools.product(*lists):
-                config = triton.Config(
-                    kwargs, pre_hook=self.pre_hook, **dict(zip(names, arguments))
-                )
+                config = triton.Config(kwargs, pre_hook=self.pre_hook,
+                                       **dict(zip(names, arguments)))
                 if all(condition(config) for condition in self.conditions):
                     configs.append(config)
                 else:
@@ -59,7 +55,7 @@ class ConfigSpace:
 class Autotuner:
     """What the decorator makes of a function: the function and all arguments."""
 
-    def __init__(self, fn: Any, arguments: dict[str, Any]):
+    def __init__(self, fn: Any, arguments: Json):
         self.fn, self.arguments = fn, arguments
         self.keys: list[str] = list(arguments["key"])
         self.configs, self.excluded = self._configs()

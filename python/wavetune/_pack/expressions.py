@@ -1,24 +1,22 @@
-"""Expressions: the safe subset of Python that common/space/expr.h describes, evaluated by its
-syntax tree.
+"""Expressions: the safe subset of Python that common/space/expr.h describes, by its syntax tree.
 
 Values are int (64-bit, every operation checked), bool, str and None. Nothing of Python is called
-but what stands here. An expression that the C programs refuse is refused here too; the texts of
-errors differ.
+but what stands here. What the C programs refuse is refused here too; the texts of errors differ.
 """
 
 import ast
-import functools
 import operator
 import re
+from functools import lru_cache, partial, reduce
 from typing import Any, Callable, Mapping
 
 from .._errors import PackError
 
 Value = None | bool | int | str
+Scope = Mapping[str, Value]
+Evaluate = Callable[[Scope], Any]
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 TEXT_MAX = 4096
-FUNCTIONS = ("min", "max", "abs", "ceil_div", "next_pow2", "log2")
-_CONFIG_ATTRIBUTES = ("kwargs",)
 
 
 class ExpressionError(PackError):
@@ -57,60 +55,67 @@ def _power(left: Any, right: Any) -> int:
 
 
 def _order(operation: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
-    numbers = isinstance(left, int) and isinstance(right, int)
-    if not numbers and not (isinstance(left, str) and isinstance(right, str)):
-        raise ExpressionError(f"{left!r} and {right!r} have no order")
-    return operation(left, right)
+    if any(isinstance(left, kind) and isinstance(right, kind) for kind in (int, str)):
+        return operation(left, right)
+    raise ExpressionError(f"{left!r} and {right!r} have no order")
 
 
 def _extreme(choose: Callable[[Any, Any], bool], *values: Any) -> Value:
-    best = values[0]
-    for value in values[1:]:
-        best = value if _order(choose, value, best) else best
-    return best
+    return reduce(lambda a, b: b if _order(choose, b, a) else a, values)
+
+
+def _is_in(value: Any, contents: Any) -> bool:
+    if isinstance(contents, list) or isinstance(contents, str) and isinstance(value, str):
+        return value in contents
+    raise ExpressionError(f"{value!r} cannot be looked for in {contents!r}")
 
 
 def _positive(value: Any) -> int:
     if _integer(value) < 1:
         raise ExpressionError("next_pow2 and log2 want a number of at least 1")
-    return int(value)
+    return value
 
 
+_UNARY: dict[type, Callable[[Any], Value]] = {
+    ast.Not: operator.not_,
+    ast.USub: lambda value: _checked(-_integer(value)),
+    ast.UAdd: _integer,
+}
 _BINARY: dict[type, Callable[[Any, Any], Value]] = {
-    ast.Add: lambda a, b: _arithmetic(operator.add, a, b),
-    ast.Sub: lambda a, b: _arithmetic(operator.sub, a, b),
-    ast.Mult: lambda a, b: _arithmetic(operator.mul, a, b),
-    ast.FloorDiv: lambda a, b: _divide(operator.floordiv, a, b),
-    ast.Mod: lambda a, b: _divide(operator.mod, a, b),
+    ast.Add: partial(_arithmetic, operator.add),
+    ast.Sub: partial(_arithmetic, operator.sub),
+    ast.Mult: partial(_arithmetic, operator.mul),
+    ast.FloorDiv: partial(_divide, operator.floordiv),
+    ast.Mod: partial(_divide, operator.mod),
     ast.Pow: _power,
 }
 _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
-    ast.Lt: lambda a, b: _order(operator.lt, a, b),
-    ast.LtE: lambda a, b: _order(operator.le, a, b),
-    ast.Gt: lambda a, b: _order(operator.gt, a, b),
-    ast.GtE: lambda a, b: _order(operator.ge, a, b),
+    ast.Lt: partial(_order, operator.lt),
+    ast.LtE: partial(_order, operator.le),
+    ast.Gt: partial(_order, operator.gt),
+    ast.GtE: partial(_order, operator.ge),
+    ast.In: _is_in,
+    ast.NotIn: lambda a, b: not _is_in(a, b),
 }
 _CALLS: dict[str, tuple[int, int, Callable[..., Value]]] = {
-    "min": (1, 16, lambda *v: _extreme(operator.lt, *v)),
-    "max": (1, 16, lambda *v: _extreme(operator.gt, *v)),
+    "min": (1, 16, partial(_extreme, operator.lt)),
+    "max": (1, 16, partial(_extreme, operator.gt)),
     "abs": (1, 1, lambda v: _checked(abs(_integer(v)))),
-    "ceil_div": (2, 2, lambda a, b: _checked(-_divide(lambda x, y: -x // y if y else 0, a, b))),
+    "ceil_div": (2, 2, lambda a, b: _checked(-_divide(lambda x, y: -x // y, a, b))),
     "next_pow2": (1, 1, lambda v: _checked(1 << (_positive(v) - 1).bit_length())),
     "log2": (1, 1, lambda v: _positive(v).bit_length() - 1),
 }
 
 
 def _is_one_text(literal: str) -> bool:
-    """Whether the literal is one quoted text: neither prefixed nor several that Python would
-    join."""
+    """One quoted text, neither prefixed nor several that Python would join."""
     return bool(re.fullmatch(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", literal, re.DOTALL))
 
 
 class _Reader:
-    """Turns a syntax tree into a function of a scope, refusing everything that is not of the
-    language."""
+    """Makes a function of a scope of a syntax tree; refuses what is not of the language."""
 
     def __init__(self, text: str, lambda_name: str | None):
         self.text, self.lambda_name = text, lambda_name
@@ -120,28 +125,28 @@ class _Reader:
         return ExpressionError(f'column {getattr(node, "col_offset", 0) + 1} of "{self.text}": '
                                f'{what}')
 
-    def name(self, node: ast.AST, name: str) -> Callable[[Mapping[str, Value]], Value]:
+    def name(self, node: ast.AST, name: str) -> Evaluate:
         self.names.add(name)
 
-        def read(scope: Mapping[str, Value]) -> Value:
+        def read(scope: Scope) -> Value:
             if name not in scope:
                 raise self.refuse(node, f"the name {name} is not known here; known are "
                                         f"{', '.join(sorted(scope))}")
             if isinstance(scope[name], float):
                 raise self.refuse(node, f"{name} is a float, which expressions do not calculate "
-                                        f"with")
+                                        "with")
             return scope[name]
 
         return read
 
-    def read(self, node: ast.AST) -> Callable[[Mapping[str, Value]], Value]:
-        method = getattr(self, "read_" + type(node).__name__, None)
+    def read(self, node: ast.AST) -> Evaluate:
+        kind = type(node).__name__
+        method = getattr(self, "read_" + kind, None)
         if method is None:
-            raise self.refuse(node, f"{type(node).__name__} is not part of the language of "
-                                    f"expressions")
+            raise self.refuse(node, f"{kind} is not part of the language of expressions")
         return method(node)
 
-    def read_Constant(self, node: ast.Constant) -> Callable[[Mapping[str, Value]], Value]:
+    def read_Constant(self, node: ast.Constant) -> Evaluate:
         value = node.value
         if value is not None and not isinstance(value, (bool, int, str)):
             raise self.refuse(node, f"{value!r} is neither an integer nor a text")
@@ -154,30 +159,31 @@ class _Reader:
             raise self.refuse(node, f"{value} is wider than 64 bits")
         return lambda scope: value
 
-    def read_Name(self, node: ast.Name) -> Callable[[Mapping[str, Value]], Value]:
+    def read_Name(self, node: ast.Name) -> Evaluate:
         if node.id == self.lambda_name:
             raise self.refuse(node, f"{node.id} is the lambda's argument: read its members")
         return self.name(node, node.id)
 
-    def read_Subscript(self, node: ast.Subscript) -> Callable[[Mapping[str, Value]], Value]:
+    def read_Subscript(self, node: ast.Subscript) -> Evaluate:
         target = node.value
-        if isinstance(target, ast.Attribute) and target.attr in _CONFIG_ATTRIBUTES:
+        if isinstance(target, ast.Attribute) and target.attr == "kwargs":
             target = target.value
-        if not (self.lambda_name and isinstance(target, ast.Name) and target.id == self.lambda_name
-                and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)):
-            raise self.refuse(node, "only the lambda's argument has members")
-        return self.name(node, node.slice.value)
+        member = getattr(node.slice, "value", None)
+        return self.member(node, target, member if isinstance(member, str) else None)
 
-    def read_Attribute(self, node: ast.Attribute) -> Callable[[Mapping[str, Value]], Value]:
-        if not (self.lambda_name and isinstance(node.value, ast.Name) and
-                node.value.id == self.lambda_name):
+    def member(self, node: ast.AST, of: ast.AST, name: str | None) -> Evaluate:
+        is_lambdas = self.lambda_name and isinstance(of, ast.Name) and of.id == self.lambda_name
+        if not is_lambdas or name is None:
             raise self.refuse(node, "only the lambda's argument has members")
-        return self.name(node, node.attr)
+        return self.name(node, name)
 
-    def read_BoolOp(self, node: ast.BoolOp) -> Callable[[Mapping[str, Value]], Value]:
+    def read_Attribute(self, node: ast.Attribute) -> Evaluate:
+        return self.member(node, node.value, node.attr)
+
+    def read_BoolOp(self, node: ast.BoolOp) -> Evaluate:
         values, stops = [self.read(v) for v in node.values], isinstance(node.op, ast.Or)
 
-        def evaluate(scope: Mapping[str, Value]) -> Value:
+        def evaluate(scope: Scope) -> Value:
             for value in values:
                 result = value(scope)
                 if bool(result) == stops:
@@ -186,21 +192,18 @@ class _Reader:
 
         return evaluate
 
-    def read_UnaryOp(self, node: ast.UnaryOp) -> Callable[[Mapping[str, Value]], Value]:
+    def read_UnaryOp(self, node: ast.UnaryOp) -> Evaluate:
         # -9223372036854775808 is a value although its magnitude is none.
         if isinstance(node.op, ast.USub) and isinstance(
                 node.operand, ast.Constant) and node.operand.value == 2**63:
             return lambda scope: INT_MIN
         value = self.read(node.operand)
-        if isinstance(node.op, ast.Not):
-            return lambda scope: not value(scope)
-        if isinstance(node.op, ast.USub):
-            return lambda scope: _checked(-_integer(value(scope)))
-        if isinstance(node.op, ast.UAdd):
-            return lambda scope: _integer(value(scope))
-        raise self.refuse(node, "~ is not part of the language of expressions")
+        operation = _UNARY.get(type(node.op))
+        if operation is None:
+            raise self.refuse(node, "~ is not part of the language of expressions")
+        return lambda scope: operation(value(scope))
 
-    def read_BinOp(self, node: ast.BinOp) -> Callable[[Mapping[str, Value]], Value]:
+    def read_BinOp(self, node: ast.BinOp) -> Evaluate:
         operation = _BINARY.get(type(node.op))
         if operation is None:
             hint = "; / makes floats, // does not" if isinstance(node.op, ast.Div) else ""
@@ -209,17 +212,17 @@ class _Reader:
         left, right = self.read(node.left), self.read(node.right)
         return lambda scope: operation(left(scope), right(scope))
 
-    def read_IfExp(self, node: ast.IfExp) -> Callable[[Mapping[str, Value]], Value]:
+    def read_IfExp(self, node: ast.IfExp) -> Evaluate:
         test, yes, no = self.read(node.test), self.read(node.body), self.read(node.orelse)
         return lambda scope: yes(scope) if test(scope) else no(scope)
 
-    def read_contents(self, node: ast.AST) -> Callable[[Mapping[str, Value]], Any]:
+    def read_contents(self, node: ast.AST) -> Evaluate:
         if isinstance(node, (ast.Tuple, ast.List)):
             elements = [self.read(e) for e in node.elts]
             return lambda scope: [e(scope) for e in elements]
         return self.read(node)
 
-    def read_Compare(self, node: ast.Compare) -> Callable[[Mapping[str, Value]], Value]:
+    def read_Compare(self, node: ast.Compare) -> Evaluate:
         first = self.read(node.left)
         links = []
         for op, right in zip(node.ops, node.comparators):
@@ -227,32 +230,26 @@ class _Reader:
             if isinstance(right, (ast.Tuple, ast.List)) and right is not node.comparators[-1]:
                 raise self.refuse(right, "a tuple stands on the right of in, and nothing is "
                                          "compared with it")
-            if not is_in and type(op) not in _COMPARE:
+            if isinstance(op, (ast.Is, ast.IsNot)):
                 raise self.refuse(node, "is and is not are not part of the language of expressions")
-            links.append((op, self.read_contents(right) if is_in else self.read(right)))
+            links.append((_COMPARE[type(op)], self.read_contents(right) if is_in else
+                          self.read(right)))
 
-        def evaluate(scope: Mapping[str, Value]) -> Value:
+        def evaluate(scope: Scope) -> Value:
             left = first(scope)
-            for op, right in links:
+            for holds, right in links:
                 value = right(scope)
-                if isinstance(op, (ast.In, ast.NotIn)):
-                    if isinstance(value, str) and not isinstance(left, str) or not isinstance(
-                            value, (str, list)):
-                        raise ExpressionError(f"{left!r} cannot be looked for in {value!r}")
-                    result = (left in value) == isinstance(op, ast.In)
-                else:
-                    result = _COMPARE[type(op)](left, value)
-                if not result:
+                if not holds(left, value):
                     return False
                 left = value
             return True
 
         return evaluate
 
-    def read_Call(self, node: ast.Call) -> Callable[[Mapping[str, Value]], Value]:
+    def read_Call(self, node: ast.Call) -> Evaluate:
         name = node.func.id if isinstance(node.func, ast.Name) else None
         if name not in _CALLS or node.keywords:
-            raise self.refuse(node, f"only {', '.join(FUNCTIONS)} can be called")
+            raise self.refuse(node, f"only {', '.join(_CALLS)} can be called")
         least, most, function = _CALLS[name]
         if not least <= len(node.args) <= most:
             raise self.refuse(node, f"{name} takes "
@@ -264,24 +261,22 @@ class _Reader:
 class Expression:
     """An expression read once and evaluated often. `names`: what it reads."""
 
-    def __init__(self, text: str | int):
-        self.text = str(text).strip()
+    def __init__(self, text: str):
+        self.text = text.strip()
         if len(self.text.encode()) > TEXT_MAX:
             raise ExpressionError(f'an expression has at most {TEXT_MAX} bytes: '
                                   f'"{self.text[:60]}…"')
-        tree = parse_expression(self.text)
-        argument = None
-        if isinstance(tree, ast.Lambda):
-            arguments = tree.args
-            if len(arguments.args) != 1 or ast.unparse(arguments) != arguments.args[0].arg:
+        self.tree, argument = parse_expression(self.text), None
+        if isinstance(self.tree, ast.Lambda):
+            argument = ast.unparse(self.tree.args)
+            if not argument.isidentifier():
                 raise ExpressionError(f'"{self.text}": a lambda has one plain argument')
-            argument, tree = arguments.args[0].arg, tree.body
-        self.tree = tree
+            self.tree = self.tree.body
         reader = _Reader(self.text, argument)
-        self._evaluate = reader.read(tree)
+        self._evaluate = reader.read(self.tree)
         self.names = frozenset(reader.names)
 
-    def evaluate(self, scope: Mapping[str, Value]) -> Value:
+    def evaluate(self, scope: Scope) -> Value:
         try:
             return self._evaluate(scope)
         except ExpressionError as error:
@@ -299,14 +294,15 @@ def parse_expression(text: str) -> ast.expr:
             f'"{text}" is no expression: {getattr(error, "msg", error)}') from None
 
 
-@functools.lru_cache(maxsize=4096)
-def expression(text: str | int) -> Expression:
-    return Expression(text)
+_kept = lru_cache(maxsize=4096)(Expression)
 
 
-def substitute(text: str, values: Mapping[str, Value]) -> str:
-    """The expression's text with some names replaced by their values: what is left reads the others
-    only."""
+def expression(text: Any) -> Expression:
+    return _kept(str(text))
+
+
+def substitute(text: str, values: Scope) -> str:
+    """The expression's text with some names replaced by their values."""
 
     class Replace(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.AST:
@@ -319,12 +315,11 @@ def substitute(text: str, values: Mapping[str, Value]) -> str:
         def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
             return ast.Constant(values[node.attr]) if node.attr in values else ast.Name(node.attr)
 
-        def visit_Call(self, node: ast.Call) -> ast.AST:
+        def visit_Call(self, node: ast.Call) -> ast.AST:  # whose function is no name of these
             node.args = [self.visit(a) for a in node.args]
             return node
 
-    tree = Expression(text).tree
-    return ast.unparse(ast.fix_missing_locations(Replace().visit(tree)))
+    return ast.unparse(ast.fix_missing_locations(Replace().visit(Expression(text).tree)))
 
 
 def grouped(text: str) -> str:

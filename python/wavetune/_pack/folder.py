@@ -1,30 +1,27 @@
 """Folders of kernels/ (common/kernel/kernel_folder.h): a version of a kernel.json made into its
-flat manifest, and its space.
-
-The C programs check a manifest to the last member; here stands what packing reads, and the hash
-that both compute.
+flat manifest, and its space. The C programs check a manifest to the last member; here stands what
+packing reads, and the hash that both compute.
 """
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .._canonical import canonical, digest, digest_bytes, read_bytes, read_json
+from .._canonical import Json, canonical, digest, digest_bytes, read_bytes, read_json
 from .._errors import PackError
 from . import constants
+from .signature import EXACT_MAX, INTEGERS
 from .spaces import Space, parse_space
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A manifest with where its files are. `hash`: the digest of the canonical manifest, of a
-    captured kernel without its reference."""
+    """`hash`: the digest of the manifest, of a captured kernel without its reference."""
 
-    manifest: dict[str, Any]
+    manifest: Json
     folder: Path
     space: Space
-    constants: dict[str, Any] = field(default_factory=dict)  # constexprs.json
+    constants: Json = field(default_factory=dict)  # constexprs.json
 
     @property
     def root(self) -> Path | None:
@@ -33,10 +30,8 @@ class Kernel:
 
     @property
     def hash(self) -> str:
-        return digest({
-            k: v for k, v in self.manifest.items()
-            if k != "reference" or "cases" not in self.manifest
-        })
+        return digest({name: value for name, value in self.manifest.items()
+                       if name != "reference" or "cases" not in self.manifest})
 
     @property
     def source(self) -> Path:
@@ -69,13 +64,12 @@ def _source(folder: Path, path: Any) -> dict[str, str]:
     return {"path": path, "digest": digest_bytes(read_bytes(real))}
 
 
-def _find_version(folder: Path, versions: dict[str, Any], wanted: str | None) -> str:
+def _find_version(folder: Path, versions: Json, wanted: str | None) -> str:
     if wanted is None and len(versions) == 1:
         return next(iter(versions))
     if wanted is None:
-        packable = [
-            name for name, version in versions.items() if version.get("language") == "triton"
-        ]
+        packable = [name for name, version in versions.items()
+                    if version.get("language") == "triton"]
         if len(packable) == 1:
             return packable[0]
         first = (packable or list(versions))[0]
@@ -91,13 +85,8 @@ def _integer_range(dtype: str) -> tuple[int, int]:
     exact = {
         "float8_e4m3fn": 448, "float8_e5m2": 57344, "float8_e4m3fnuz": 240,
         "float8_e5m2fnuz": 57344, "float8e4b15": 1
-    }.get(dtype, 2**53)
-    match = re.fullmatch(r"(u?)int(\d+)", dtype)
-    if match is None:
-        return (0, 1) if dtype == "bool" else (-exact, exact)
-    bits = int(match[2])
-    low, high = (0, 2**bits - 1) if match[1] else (-(2**(bits - 1)), 2**(bits - 1) - 1)
-    return max(low, -exact), min(high, exact)
+    }.get(dtype, EXACT_MAX)
+    return INTEGERS.get(dtype, (-exact, exact))
 
 
 def _is_fill(fill: Any) -> bool:
@@ -107,16 +96,14 @@ def _is_fill(fill: Any) -> bool:
             return isinstance(ends, (int, float))
         if kind == "permutation":
             return type(ends) is int and ends >= 1
-        number = {"integers": int, "sorted": int, "uniform": (int, float),
-                  "ramp": (int, float)}.get(kind)
-        return number is not None and isinstance(ends, list) and len(ends) == 2 and all(
-            isinstance(end, number) and not isinstance(end, bool) for end in ends)
+        kinds = {"integers": {int}, "sorted": {int}, "uniform": {int, float},
+                 "ramp": {int, float}}.get(kind, set())
+        return isinstance(ends, list) and len(ends) == 2 and set(map(type, ends)) <= kinds
     return fill in ("normal", "uniform", "zeros", "index")
 
 
-def check_fills(arguments: list[dict[str, Any]]) -> None:
-    """A fill that the server refuses is refused before hours of compiling: it is part of the
-    kernel's hash."""
+def check_fills(arguments: list[Json]) -> None:
+    """Refuses before hours of compiling what a server would: fills are part of the hash."""
     for argument in arguments:
         if "shape" not in argument:
             continue
@@ -125,29 +112,25 @@ def check_fills(arguments: list[dict[str, Any]]) -> None:
         if argument.get("access") == "write":
             if "fill" in argument:
                 raise PackError(f"argument {name} is only written, so it has no fill; make its "
-                                f"access readwrite where the "
-                                "kernel reads it")
+                                "access readwrite where the kernel reads it")
         elif not _is_fill(fill):
             raise PackError(f"argument {name} has the fill {canonical(fill)}; known are normal, "
-                            f"uniform, zeros, index, "
-                            '{"uniform": [LOW, HIGH]}, {"integers": [LOW, HIGH]}, {"sorted": [LOW, '
-                            'HIGH]}, '
-                            '{"ramp": [START, STEP]}, {"permutation": N} and {"constant": VALUE}')
+                            'uniform, zeros, index, {"uniform": [LOW, HIGH]}, {"integers": [LOW, '
+                            'HIGH]}, {"sorted": [LOW, HIGH]}, {"ramp": [START, STEP]}, '
+                            '{"permutation": N} and {"constant": VALUE}')
         elif kind in ("normal", "uniform") and "float" not in dtype:
             raise PackError(f"argument {name} is a buffer of {dtype}, which needs a fill of zeros, "
-                            f"index or integers, like "
-                            f':integers(0,9) behind its access in --signature, "fill": '
-                            f'{{"integers": [0, 9]}} in kernel.json')
+                            "index or integers, like :integers(0,9) behind its access in "
+                            '--signature, "fill": {"integers": [0, 9]} in kernel.json')
         elif kind in ("uniform", "integers", "sorted") and ends is not None and (
                 ends[0] > ends[1] or kind == "uniform" and ends[0] == ends[1]):
             raise PackError(f"argument {name} has a fill from {ends[0]} to {ends[1]}; the low end "
-                            f"comes first")
+                            "comes first")
         elif kind in ("integers", "sorted"):
             least, most = _integer_range(dtype)
             if ends[0] < least or ends[1] > most:
                 raise PackError(f"argument {name} has a fill of integers from {ends[0]} to "
-                                f"{ends[1]}, and a buffer of "
-                                f"{dtype} takes {least} to {most}")
+                                f"{ends[1]}, and a buffer of {dtype} takes {least} to {most}")
 
 
 def load_kernel(place: str) -> Kernel:
@@ -162,17 +145,16 @@ def load_kernel(place: str) -> Kernel:
     version = versions[name]
     if version.get("language") != "triton":
         raise PackError(f"{folder}:{name} is in {version.get('language')}; only kernels in triton "
-                        f"are packed, agents "
-                        "compile the others")
+                        "are packed, agents compile the others")
     manifest = {**document, **version, "name": f"{document.get('name')}/{name}"}
     del manifest["versions"]
     space_path = manifest.pop("space", "space.json")
     for member, kind in (("name", str), ("entry", str), ("key", list), ("sources", list),
                          ("arguments", list)):
-        if not isinstance(manifest.get(member),
-                          kind) or kind is list and member == "sources" and not manifest[member]:
+        if not isinstance(manifest.get(member), kind) or member == "sources" and not manifest[
+                member]:
             raise PackError(f'{folder}/kernel.json, version {name}: "{member}" is missing or of '
-                            f'another type')
+                            "another type")
     manifest["sources"] = [_source(folder, path) for path in manifest["sources"]]
     if "reference" in manifest:
         manifest["reference"] = {**manifest["reference"],
@@ -180,10 +162,8 @@ def load_kernel(place: str) -> Kernel:
     _source(folder, space_path)
     stated = {}
     if any(source["path"] == constants.FILE for source in manifest["sources"]):
-        place = folder / constants.FILE
-        stated = {
-            name: constants.from_json(value, str(place))
-            for name, value in dict(read_json(place)).items()
-        }
+        path = folder / constants.FILE
+        stated = {name: constants.from_json(value, str(path))
+                  for name, value in dict(read_json(path)).items()}
     return Kernel(manifest, folder,
                   parse_space(read_json(folder / space_path), f"{folder}/{space_path}"), stated)

@@ -1,10 +1,9 @@
-"""Whether a function and a manifest go together, and the manifest of a function that has none
-yet."""
+"""Whether a function and a manifest go together, and the manifest of a function that has none."""
 
 import json
-from typing import Any, Collection, Mapping
+from typing import Any, Collection
 
-from .._canonical import digest_bytes, read_bytes
+from .._canonical import Fields, Json, digest_bytes, read_bytes
 from .._errors import PackError
 from .constants import FILE
 from .decorator import state_restored
@@ -13,68 +12,51 @@ from .signature import FACTS, Names, Signature, parse_grid, parse_signature, tra
 from .source import Decorated, Heuristic
 
 
-def parameter_names(jit: Any) -> list[str]:
-    return [parameter.name for parameter in jit.params]
-
-
-def check_function(jit: Any, manifest: Mapping[str, Any], config_names: set[str],
+def check_function(jit: Any, manifest: Fields, config_names: set[str],
                    constants: Collection[str] = (), heuristics: Collection[str] = ()) -> None:
-    """`constants`: those of constexprs.json; `heuristics`: what they give where nothing else does.
-    Every parameter must get a value from exactly one place, and arguments must stand in the
-    function's order."""
-    names = parameter_names(jit)
+    """Every parameter gets a value from exactly one place; arguments are in the function's order.
+    `constants`: those of constexprs.json; `heuristics`: what they give where nothing else does."""
+    names, entry = [parameter.name for parameter in jit.params], manifest["entry"]
     arguments = [argument.get("name") for argument in manifest["arguments"]]
-    defines = set(manifest.get("defines", {}))
+    defines = manifest.get("defines", {})
     for name in arguments:
         if name not in names:
-            raise PackError(f"{manifest['entry']} has no parameter {name}; arguments are named as "
-                            f"the function names "
-                            f"them: {', '.join(names)}")
+            raise PackError(f"{entry} has no parameter {name}; arguments are named as "
+                            f"the function names them: {', '.join(names)}")
     if arguments != [name for name in names if name in arguments]:
-        raise PackError(f"the arguments must stand in the order of the function: "
+        raise PackError("the arguments must stand in the order of the function: "
                         f"{', '.join(names)}")
-    for name in sorted(defines - set(names)):
-        raise PackError(f"{manifest['entry']} has no parameter {name}, which the defines name")
+    for name in sorted(set(defines) - set(names)):
+        raise PackError(f"{entry} has no parameter {name}, which the defines name")
+    places = {"the arguments": arguments, "the defines": defines, "the space": config_names,
+              "constexprs.json": constants}
     for parameter in jit.params:
-        given = [
-            place for place, known in (("the arguments", name_in(parameter, arguments)),
-                                       ("the defines", parameter.name in defines),
-                                       ("the space", parameter.name in config_names),
-                                       ("constexprs.json", parameter.name in constants)) if known
-        ]
-        if not given and parameter.name in heuristics:
+        name, is_constexpr = parameter.name, parameter.is_constexpr
+        given = [place for place, known in places.items() if name in known]
+        if not given and name in heuristics:
             continue
         if len(given) > 1:
-            raise PackError(f"parameter {parameter.name} gets a value from "
-                            f"{' and from '.join(given)}; leave one")
-        if parameter.is_constexpr and "the arguments" in given:
-            raise PackError(f"parameter {parameter.name} is a constexpr, so it is no argument; put "
-                            f"it into the defines")
+            raise PackError(f"parameter {name} gets a value from {' and from '.join(given)}; leave "
+                            "one")
+        if is_constexpr and "the arguments" in given:
+            raise PackError(f"parameter {name} is a constexpr, so it is no argument; put it into "
+                            "the defines")
         if not given and not (parameter.has_default and
-                              (parameter.is_constexpr or parameter.default is None)):
-            place = "the space or the defines" if parameter.is_constexpr else "the arguments"
-            raise PackError(f"parameter {parameter.name} of {manifest['entry']} gets no value; put "
-                            f"it into {place}")
-        is_none = str(manifest.get("defines", {}).get(parameter.name)) == "None"
-        if given and not parameter.is_constexpr and "the arguments" not in given and not is_none:
-            raise PackError(f"parameter {parameter.name} is no constexpr of {manifest['entry']}, "
-                            f"so {given[0]} cannot "
+                              (is_constexpr or parameter.default is None)):
+            place = "the space or the defines" if is_constexpr else "the arguments"
+            raise PackError(f"parameter {name} of {entry} gets no value; put it into {place}")
+        is_none = str(defines.get(name)) == "None"
+        if given and not is_constexpr and "the arguments" not in given and not is_none:
+            raise PackError(f"parameter {name} is no constexpr of {entry}, so {given[0]} cannot "
                             "give it a value; annotate it with tl.constexpr or make it an argument")
 
 
-def name_in(parameter: Any, names: list[str]) -> bool:
-    return parameter.name in names
-
-
 def key_names(decorated: Decorated, keys: list[Key], signature: Signature) -> list[str]:
-    """The decorator's key names, then what else --key gives; the first key's order. What
-    --signature or a heuristic gives follows from these."""
+    """The decorator's key names, then what else --key gives, but for what follows from these."""
     tuned = list(decorated.autotuner.keys) if decorated.autotuner is not None else []
-    given = {
-        *signature.defines, *signature.constants, *decorated.heuristics,
-        *(name for name, own in signature.arguments.items()
-          if own.get("value", name) != name or "shape" in own)
-    }
+    given = {*signature.defines, *signature.constants, *decorated.heuristics,
+             *(name for name, own in signature.arguments.items()
+               if own.get("value", name) != name or "shape" in own)}
     tuned = [name for name in tuned if name in keys[0] or name not in given]
     for name in tuned:
         if name not in keys[0]:
@@ -85,16 +67,16 @@ def key_names(decorated: Decorated, keys: list[Key], signature: Signature) -> li
 
 def _heuristic(name: str, heuristic: Heuristic, names: Names) -> str | None:
     """The heuristic as an expression; None where it is evaluated for each key instead."""
-    lambda_ = heuristic.tree
-    if lambda_ is None or len(lambda_.args.args) != 1:
+    tree = heuristic.tree
+    if tree is None or len(tree.args.args) != 1:
         return None
     try:
-        return translate(lambda_.body, names, f"the heuristic of {name}")
+        return translate(tree.body, names, f"the heuristic of {name}")
     except PackError:
         return None
 
 
-def sources_of(decorated: Decorated, constants: Mapping[str, Any]) -> dict[str, bytes]:
+def sources_of(decorated: Decorated, constants: Fields) -> dict[str, bytes]:
     """The kernel's files: the function's first, then those of its package, then constexprs.json."""
     files = sorted(decorated.files.items(), key=lambda item: (item[1] != decorated.path, item[0]))
     found = {name: read_bytes(path) for name, path in files}
@@ -105,20 +87,18 @@ def sources_of(decorated: Decorated, constants: Mapping[str, Any]) -> dict[str, 
 
 def make_manifest(
         decorated: Decorated, name: str, signature_text: str, grid_text: str, keys: list[Key],
-        config_names: set[str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, bytes]]:
-    """The manifest of a function, from --signature and --grid, its decorators and its text; the
-    JSON of the constants that expressions cannot say; the files of its sources by path."""
+        config_names: set[str]) -> tuple[Json, Json, dict[str, bytes]]:
+    """(the manifest of a function, from --signature and --grid, its decorators and its text; the
+    JSON of the constants that expressions cannot say; the files of its sources by path)"""
     jit, signature = decorated.jit, parse_signature(signature_text)
     members = key_names(decorated, keys, signature)
     parameters = {parameter.name: parameter for parameter in jit.params}
-    for given in [*signature.arguments, *signature.defines, *signature.constants]:
+    for given in signature.names:
         if given not in parameters:
             raise PackError(f"--signature: {jit.__name__} has no parameter {given}; it has "
                             f"{', '.join(parameters)}")
-    for parameter in jit.params:
-        own = parameter.name
-        if own in {*signature.arguments, *signature.defines, *signature.constants, *config_names
-                   } or own not in members:
+    for own, parameter in parameters.items():
+        if own not in members or own in {*signature.names, *config_names}:
             continue
         if parameter.is_constexpr:
             signature.defines[own] = own
@@ -129,18 +109,13 @@ def make_manifest(
     names = Names(frozenset({*members, *config_names, *FACTS}), {**signature.defines, **values},
                   decorated.constants, buffers)
     for own, heuristic in decorated.heuristics.items():
-        if own in signature.defines or own in signature.constants:
-            continue
-        text = _heuristic(own, heuristic, names)
+        text = None if own in {*signature.defines, *signature.constants} else \
+            _heuristic(own, heuristic, names)
         if text is not None:
             signature.defines[own] = text
-    for parameter in jit.params:
-        own = parameter.name
-        known = own in {
-            *signature.arguments, *signature.defines, *signature.constants, *config_names,
-            *decorated.heuristics
-        }
-        if not known and not parameter.has_default:
+    known = {*signature.names, *config_names, *decorated.heuristics}
+    for own, parameter in parameters.items():
+        if own not in known and not parameter.has_default:
             kind = f"{own}=constexpr(EXPRESSION)" if parameter.is_constexpr else \
                 f"{own}=*fp16[EXTENT], {own}=i64(…) or {own}=None"
             raise PackError(f"--signature does not say what {own} is: write {kind}")
@@ -152,7 +127,7 @@ def make_manifest(
         raise PackError("--signature names no buffer that is written: put :write behind its "
                         "extents")
     sources = sources_of(decorated, signature.constants)
-    manifest: dict[str, Any] = {
+    manifest: Json = {
         "name": name, "language": "triton", "entry": jit.__name__,
         "sources": [{"path": path, "digest": digest_bytes(data)} for path, data in sources.items()],
         "key": members,

@@ -1,8 +1,6 @@
 """identity.json (common/cache/identity.h): what the paths of an image's caches are made of,
-recorded inside the image.
-
-Nothing that is missing is an error: an image may lack torch, and a build of it has no GPU. What
-cannot be found is null and a note says so.
+recorded inside the image, which may lack torch, and has no GPU when it is built: what cannot be
+found is null, and a note says so.
 """
 
 import importlib
@@ -14,13 +12,13 @@ import tempfile
 from contextlib import contextmanager
 from typing import Any, Iterator
 
-from .._canonical import canonical
+from .._canonical import Json, canonical
 from .._errors import PackError, one_line
 from .._runtime.environment import rocm
 from .artifacts import installed_folder, installed_key, set_variables
 from .folder import load_kernel, split_place
-from .interpreter import describe
-from .record import dejavu_code_version, function_members, plain, triton_autotune, tuning_key
+from .versions import describe
+from .record import dejavu_code_version, function_members, plains, triton_autotune, tuning_key
 
 Notes = list[str]
 
@@ -31,8 +29,7 @@ _OF_DEJAVU = ("TRITON_DEJAVU_STORAGE", "TRITON_DEJAVU_USE_ONLY_RESTORED",
 
 @contextmanager
 def _private_storage() -> Iterator[None]:
-    """triton-dejavu makes folders and empty files in its storage as soon as it is imported: not in
-    the deployment's. What would read that storage is off for as long."""
+    """Importing triton-dejavu makes files in its storage: not in the deployment's."""
     before = {name: os.environ.pop(name) for name in _OF_DEJAVU if name in os.environ}
     with tempfile.TemporaryDirectory() as folder:
         os.environ[_OF_DEJAVU[0]] = folder
@@ -43,8 +40,13 @@ def _private_storage() -> Iterator[None]:
             os.environ.update(before)
 
 
-def _note(notes: Notes, what: str, error: BaseException) -> None:
-    notes.append(f"{what}: {one_line(error)}")
+@contextmanager
+def _noted(notes: Notes, what: str) -> Iterator[None]:
+    """An exception of the block becomes a note, and no more."""
+    try:
+        yield
+    except Exception as error:
+        notes.append(f"{what}: {one_line(error)}")
 
 
 def _find_target(arch: str | None, notes: Notes) -> Any:
@@ -55,20 +57,18 @@ def _find_target(arch: str | None, notes: Notes) -> Any:
         target = make_target(arch)
         triton.runtime.driver.set_active(Driver(target))  # modules ask it which configs to list
         return target
-    try:
+    with _noted(notes, "Triton sees no GPU, so backend_hash is not known; name the arch with "
+                "--arch"):
         return triton.runtime.driver.active.get_current_target()
-    except Exception as error:
-        _note(notes, "Triton sees no GPU, so backend_hash is not known; name the arch with --arch",
-              error)
-        return None
+    return None
 
 
-def _triton(arch: str | None, notes: Notes) -> dict[str, Any] | None:
+def _triton(arch: str | None, notes: Notes) -> Json | None:
     try:
         import triton
         from triton.compiler import make_backend
     except ImportError as error:
-        _note(notes, "triton cannot be imported", error)
+        notes.append(f"triton cannot be imported: {one_line(error)}")
         return None
     found = {
         "version": triton.__version__, "key": installed_key(), "backend_hash": None,
@@ -76,24 +76,26 @@ def _triton(arch: str | None, notes: Notes) -> dict[str, Any] | None:
     }
     target = _find_target(arch, notes)
     if target is not None:
-        try:
+        with _noted(notes, "Triton's back end has no hash"):  # before 3.5 it runs a linker
             found["backend_hash"] = make_backend(target).hash()
-        except Exception as error:  # before 3.5 it runs a linker
-            _note(notes, "Triton's back end has no hash", error)
     return found
 
 
 def _devices(gpu: str | None, notes: Notes) -> tuple[str | None, int | None]:
     """Name and number of the GPUs, as torch has them."""
-    try:
-        import torch
-        n = torch.cuda.device_count()
-        if n == 0:
-            raise RuntimeError("torch sees no GPU")
-        return gpu or torch.cuda.get_device_name(), n
-    except Exception as error:
-        _note(notes, "the GPUs are not known" + ("" if gpu else "; name them with --gpu"), error)
-        return gpu, None
+    with _noted(notes, "the GPUs are not known" + ("" if gpu else "; name them with --gpu")):
+        cuda, n = _cuda_of_torch()
+        return gpu or cuda.get_device_name(), n
+    return gpu, None
+
+
+def _cuda_of_torch() -> tuple[Any, int]:
+    """(torch.cuda, how many GPUs it sees)"""
+    import torch
+    n = torch.cuda.device_count()
+    if n == 0:
+        raise RuntimeError("torch sees no GPU")
+    return torch.cuda, n
 
 
 def _program_version(program: str, pattern: str) -> str:
@@ -118,10 +120,9 @@ def _cuda_of_assembler() -> str:
 
 
 def dejavu_runtime(torch: dict[str, str | None]) -> str | None:
-    """The part of dejavu's path that names ROCm or CUDA, by the rules of triton-dejavu 0.7.5
-    (dejavu_utilities)."""
-    for kind, find in (("rocm", _rocm_of_linker), ("cuda", _cuda_of_assembler)):
-        version = torch[{"rocm": "torch_hip", "cuda": "torch_cuda"}[kind]]
+    """The part of dejavu's path for ROCm or CUDA (triton-dejavu 0.7.5, dejavu_utilities)."""
+    for kind, version, find in (("rocm", torch["torch_hip"], _rocm_of_linker),
+                                ("cuda", torch["torch_cuda"], _cuda_of_assembler)):
         if version is None:
             continue
         stated = os.environ.get(f"_TRITON_DEJAVU_DETERMINED_{kind.upper()}_VERSION")
@@ -135,19 +136,15 @@ def dejavu_runtime(torch: dict[str, str | None]) -> str | None:
 def _dejavu(torch: dict[str, str | None], gpu: str | None, notes: Notes) -> dict[str, str] | None:
     """The pieces of the storage identifier: the installed package's own, or by its rules."""
     if importlib.util.find_spec("triton_dejavu") is not None:
-        try:
+        with _noted(notes, "triton_dejavu is installed and does not say where it stores"):
             from triton_dejavu.dejavu_utilities import get_storage_identifier
             layout, triton, runtime, name = get_storage_identifier().split("/")
             return {"layout": layout, "triton": triton.removeprefix("triton_"), "runtime": runtime,
                     "gpu": name.removeprefix("gpu_")}
-        except Exception as error:
-            _note(notes, "triton_dejavu is installed and does not say where it stores", error)
     runtime = dejavu_runtime(torch)
     if torch["triton"] is None or runtime is None or gpu is None:
-        lacking = [
-            n for n, v in (("triton", torch["triton"]), ("torch", runtime), ("a GPU's name", gpu))
-            if v is None
-        ]
+        known = {"triton": torch["triton"], "torch": runtime, "a GPU's name": gpu}
+        lacking = [name for name, value in known.items() if value is None]
         notes.append(f"the paths of triton-dejavu are not known without {' and '.join(lacking)}")
         return None
     return {
@@ -156,43 +153,32 @@ def _dejavu(torch: dict[str, str | None], gpu: str | None, notes: Notes) -> dict
     }
 
 
-def _tunableop(notes: Notes) -> dict[str, Any] | None:
-    try:
-        import torch
-        if torch.cuda.device_count() == 0:
-            raise RuntimeError("torch sees no GPU")
-        return {
-            "validators": [[str(name), str(value)]
-                           for name, value in torch.cuda.tunable.get_validators()]
-        }
-    except Exception as error:
-        _note(notes, "the validators of TunableOp are not known", error)
-        return None
+def _tunableop(notes: Notes) -> Json | None:
+    with _noted(notes, "the validators of TunableOp are not known"):
+        return {"validators": [list(map(str, one))
+                               for one in _cuda_of_torch()[0].tunable.get_validators()]}
+    return None
 
 
 def _moe_device_name(gpu: str | None, notes: Notes) -> str | None:
-    """The name in the files of MoE configs: vLLM's where it is installed, else made of the GPU's by
-    the same rule."""
+    """The name in files of MoE configs: vLLM's, else made of the GPU's by the same rule."""
     name = gpu
     if importlib.util.find_spec("vllm") is not None:
-        try:
+        with _noted(notes, "vllm is installed and does not name the device"):
             from vllm.platforms import current_platform
             name = current_platform.get_device_name()
-        except Exception as error:
-            _note(notes, "vllm is installed and does not name the device", error)
     return None if name is None else re.sub(r"[\s/]+", "_", name)
 
 
 def _import_attribute(place: str, notes: Notes) -> Any:
-    """The object of "package.module:name", imported as the deployment does; None with a note where
-    that is not possible here."""
+    """The object of "package.module:name", or None with a note."""
     module, colon, name = place.partition(":")
     if not colon or not module or not name:
         raise PackError(f'"{place}" is not package.module:function')
-    try:
+    found: Any = None
+    with _noted(notes, f"{module} cannot be imported, so {name} is not recorded"):
         found = importlib.import_module(module)
-    except Exception as error:
-        _note(notes, f"{module} cannot be imported, so {name} is not recorded", error)
+    if found is None:
         return None
     for part in name.split("."):
         if not hasattr(found, part):
@@ -202,8 +188,7 @@ def _import_attribute(place: str, notes: Notes) -> Any:
 
 
 def unwrap(found: Any) -> tuple[Any, Any]:
-    """(the JITFunction, the autotuner or None) of what a decorated name is bound to; (None, None)
-    of anything else."""
+    """(the JITFunction, the autotuner or None) under decorators; (None, None): it is none."""
     tuner = None
     while not hasattr(found, "cache_key"):
         if type(found).__name__ == "Autotuner":
@@ -218,29 +203,23 @@ def _is_dejavu(tuner: Any) -> bool:
     return type(tuner).__module__.partition(".")[0] == "triton_dejavu"
 
 
-def _dejavu_members(jit: Any, tuner: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _dejavu_members(jit: Any, tuner: Any) -> tuple[Json, Json]:
     """("autotune", "dejavu") of a record: three of the hashes are the autotuner's own."""
     import inspect
-    values = {"quantiles": tuner.quantiles, "warmup": tuner.warmup_t, "rep": tuner.rep_t,
-              "use_cuda_graph": tuner.use_cuda_graph, "ignore_dtypes": tuner.ignore_dtypes}
-    values = {name: plain(value) for name, value in values.items()}
-    search = {
+    values = plains({"quantiles": tuner.quantiles, "warmup": tuner.warmup_t, "rep": tuner.rep_t,
+                     "use_cuda_graph": tuner.use_cuda_graph, "ignore_dtypes": tuner.ignore_dtypes})
+    search = plains({
         "use_bo": tuner.use_bo, "use_random_search": tuner.use_random_search,
-        "search_max_search_t": tuner.max_search_time_s, "search_max_n": tuner.search_max_n_trials
-    }
-    return ({
-        "decorator": "triton_dejavu", **values,
-        **{name: plain(value) for name, value in search.items()}
-    }, {
+        "search_max_search_t": tuner.max_search_time_s, "search_max_n": tuner.search_max_n_trials})
+    return {"decorator": "triton_dejavu", **values, **search}, {
         "layout": "dejavu_0.7", "autotune_config": tuner._param_hash,
         "code_version": dejavu_code_version(inspect.getsource(jit.fn)),
         "tune_features": tuner.key_hash, "kernel_configs": tuner.configs_hash, **values
-    })
+    }
 
 
-def _kernel_members(kernel: str) -> tuple[dict[str, Any], Any]:
-    """What a record says of the wavetune kernel it stands for, and its manifest where a kernel
-    folder was named."""
+def _kernel_members(kernel: str) -> tuple[Json, Any]:
+    """(what a record says of the kernel it stands for, the manifest of a folder or None)"""
     if re.fullmatch(r"sha256:[0-9a-f]{64}", kernel):
         return {"kernel": kernel}, None
     if (split_place(kernel)[0] / "kernel.json").is_file():
@@ -251,10 +230,9 @@ def _kernel_members(kernel: str) -> tuple[dict[str, Any], Any]:
     return {"name": kernel}, None
 
 
-def function_record(kernel: str, place: str, triton: dict[str, Any] | None,
-                    notes: Notes) -> dict[str, Any] | None:
-    """`kernel`: the hash, the name or the folder of the wavetune kernel that
-    "package.module:function" stands for."""
+def function_record(kernel: str, place: str, triton: Json | None,
+                    notes: Notes) -> Json | None:
+    """`kernel`: the hash, name or folder of what "package.module:function" stands for."""
     found = _import_attribute(place, notes)
     if found is None:
         return None
@@ -267,8 +245,7 @@ def function_record(kernel: str, place: str, triton: dict[str, Any] | None,
         **own, "triton": triton and {n: triton[n] for n in ("version", "key", "backend_hash")},
         "function": function_members(jit), "key_names": keys,
         "tuning_key": keys if manifest is None else tuning_key(keys, manifest),
-        "configs": [] if tuner is None else [str(config)
-                                             for config in tuner.configs], "autotune": None
+        "configs": [] if tuner is None else list(map(str, tuner.configs)), "autotune": None
     }
     if tuner is not None and _is_dejavu(tuner):
         record["autotune"], record["dejavu"] = _dejavu_members(jit, tuner)
@@ -278,7 +255,7 @@ def function_record(kernel: str, place: str, triton: dict[str, Any] | None,
 
 
 def make_identity(arch: str | None, gpu: str | None,
-                  functions: list[str]) -> tuple[dict[str, Any], Notes]:
+                  functions: list[str]) -> tuple[Json, Notes]:
     """`functions`: texts KERNEL=package.module:function."""
     notes: Notes = []
     pairs = []

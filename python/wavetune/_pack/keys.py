@@ -1,15 +1,14 @@
-"""Keys: read from the command line ("M=4096,N=4096,dtype=fp16", as common/space/key.h) and from
-files of a key a line."""
+"""Keys: of a command line ("M=4096,N=4096,dtype=fp16", as common/space/key.h) and of files."""
 
 import ast
 import re
 from pathlib import Path
 from typing import Any
 
-from .._canonical import parse_json, read_text
+from .._canonical import Json, parse_json, read_text
 from .._errors import PackError
 
-Key = dict[str, Any]
+Key = Json
 
 
 _WORDS = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}

@@ -1,11 +1,11 @@
-"""The modules that a kernel's text leads to: its own file, and with a package root the files of its
+"""The modules that a kernel's text leads to: its file, and with a package root those of its
 package.
 
 Of a file only those module-level statements are executed that a wanted name needs, by the file's
-syntax tree, in the file's order and with its line numbers. Every import inside goes through here:
-triton and the standard library are real, modules below the package root are files that are read the
-same way, when a name of theirs is needed, and all others are stand-ins (stubs.py). A package's
-__init__ is not executed as an import would do it.
+syntax tree, in its order and with its line numbers. Every import goes through here: triton and the
+standard library are real, modules below the package root are files that are read the same way, when
+a name of theirs is needed, and all others are stand-ins (stubs.py). A package's __init__ is not
+executed as an import would do it.
 """
 
 import __future__
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from .._canonical import read_text
+from .._canonical import Json, read_text
 from .._errors import PackError, one_line
 from . import dejavu
 from .stubs import Needed, Stub, known_elsewhere, make_packaging, make_torch
@@ -52,19 +52,15 @@ class Statement:
         self.reads: set[str] = set()
         for code in codes_of(self.code):
             for instruction in dis.get_instructions(code):
-                if instruction.opname == "LOAD_GLOBAL" or (
-                    instruction.opname == "LOAD_NAME" and code is self.code
-                ):
+                if instruction.opname == "LOAD_GLOBAL" or \
+                        instruction.opname == "LOAD_NAME" and code is self.code:
                     self.reads.add(instruction.argval)
-        self.binds = {
-            i.argval for i in dis.get_instructions(self.code)
-            if i.opname in ("STORE_NAME", "STORE_GLOBAL")
-        }
+        self.binds = {one.argval for one in dis.get_instructions(self.code)
+                      if one.opname in ("STORE_NAME", "STORE_GLOBAL")}
         self.is_function = isinstance(node, (ast.FunctionDef, ast.ClassDef))
 
     def changes(self, names: set[str]) -> bool:
-        """Whether it changes an object that one of the names means: configs.append(…), table[1] =
-        …"""
+        """Whether it changes an object that one of the names means: x.append(…), x[1] = …"""
         if self.is_function or not (self.reads & names):
             return False
         for node in ast.walk(self.node):
@@ -81,14 +77,11 @@ class Statement:
 
 def _apart(node: ast.stmt) -> list[ast.stmt]:
     """An import of several names as several statements: a name is imported when it is needed."""
-    if isinstance(node, ast.Import):
-        return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        return [
-            ast.copy_location(ast.ImportFrom(node.module, [alias], node.level), node)
-            for alias in node.names
-        ]
-    return [node]
+    if not isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [node]
+    own = dict(ast.iter_fields(node))
+    return [ast.copy_location(type(node)(**{**own, "names": [alias]}), node)
+            for alias in node.names]
 
 
 def file_of(value: Any) -> "SourceFile | None":
@@ -97,8 +90,7 @@ def file_of(value: Any) -> "SourceFile | None":
 
 
 def _make_module(name: str, find: Callable[[str], Any]) -> types.ModuleType:
-    """A module whose attributes are found when they are first asked for. (No class of its own:
-    Triton wants the type.)"""
+    """A module that finds attributes when asked. (No class of its own: Triton wants the type.)"""
     def lacking(attribute: str) -> Any:
         if attribute.startswith("__"):
             raise AttributeError(f"module {name} has no {attribute}")
@@ -123,9 +115,8 @@ class SourceFile:
             if isinstance(node, ast.ImportFrom) and node.module == "__future__":
                 for alias in node.names:
                     flags |= getattr(__future__, alias.name).compiler_flag
-        self.statements = [
-            Statement(part, str(path), flags) for node in tree.body for part in _apart(node)
-        ]
+        self.statements = [Statement(part, str(path), flags)
+                           for node in tree.body for part in _apart(node)]
         self.executed: set[int] = set()
         self.module = _make_module(module, self.value)
         self.is_package = path.name == "__init__.py"
@@ -145,9 +136,8 @@ class SourceFile:
                     (s.binds & names or s.changes(names - {name}) or self._imports_all(s, names))]
             if not more:
                 return sorted(chosen)
-            for i in more:
-                chosen.add(i)
-                names |= self.statements[i].reads
+            chosen.update(more)
+            names.update(*(self.statements[i].reads for i in more))
 
     def _imports_all(self, statement: Statement, names: set[str]) -> bool:
         """Whether `from module import *` of the package binds one of the names."""
@@ -188,14 +178,12 @@ class SourceFile:
                 else:
                     exec(statement.code, self.namespace)
             except (PackError, Needed) as error:
-                place = f"{self.path}:{statement.node.lineno}: "
-                raise PackError(
-                    str(error) if str(self.modules.root or self.path) in
-                    str(error) else f"{place}{error}") from None
+                is_placed = str(self.modules.root or self.path) in str(error)
+                place = "" if is_placed else f"{self.path}:{statement.node.lineno}: "
+                raise PackError(f"{place}{error}") from None
             except Exception as error:
                 raise PackError(f"{self.path}:{statement.node.lineno} cannot be executed without "
-                                f"what the rest of the file sets "
-                                f"up: {one_line(error)}") from None
+                                f"what the rest of the file sets up: {one_line(error)}") from None
 
     def _import_all(self, node: ast.ImportFrom) -> None:
         found = self._imported(node)
@@ -207,8 +195,7 @@ class SourceFile:
                 self.namespace.setdefault(name, getattr(found, name))
 
     def value(self, name: str) -> Any:
-        """The module's attribute; what cannot be executed is a stand-in that says why, as soon as
-        it is needed."""
+        """The module's attribute; one that cannot be executed is a stand-in that says why."""
         if name not in self.namespace and self.binds(name):
             try:
                 self.bind(name)
@@ -234,7 +221,7 @@ class Modules:
 
     def __init__(self, target: Any, root: Path | None = None, torch: str | None = None):
         self.target, self.root, self.torch = target, root, torch
-        self.known: dict[str, Any] = {}
+        self.known: Json = {}
 
     def add(self, path: Path, name: str) -> SourceFile:
         file = SourceFile(path, name, self)
@@ -263,21 +250,15 @@ class Modules:
 
     def files(self) -> list[SourceFile]:
         """Those of which something was executed."""
-        return [
-            file for file in map(file_of, self.known.values()) if file is not None and file.executed
-        ]
+        return [file for file in map(file_of, self.known.values()) if file and file.executed]
 
     def _stand_in(self, name: str) -> Any:
         root = name.split(".")[0]
+        makers = {"triton_dejavu": dejavu.make_module, "packaging": make_packaging,
+                  "torch": lambda: make_torch(self.target, self.torch)}
         if root not in self.known:
-            if root == "triton_dejavu":
-                self.known[root] = dejavu.make_module()
-            elif root == "packaging":
-                self.known[root] = make_packaging()
-            elif root == "torch":
-                self.known[root] = make_torch(self.target, self.torch)
-            else:
-                self.known[root] = Stub(root, known_elsewhere().get(root), root)
+            self.known[root] = makers[root]() if root in makers else \
+                Stub(root, known_elsewhere().get(root), root)
         return self.known[root]
 
     @staticmethod
@@ -291,10 +272,8 @@ class Modules:
         if not level and self.is_real(name):
             return importlib.__import__(name, globals_, locals_, fromlist, level)
         if level:
-            package, written = (
-                str((globals_ or {}).get("__package__", "")).split("."),
-                "." * level + name,
-            )
+            package = str((globals_ or {}).get("__package__", "")).split(".")
+            written = "." * level + name
             name = ".".join([*package[:len(package) - level + 1], *([name] if name else [])])
             if self.find(name) is None:
                 return Stub(written, module=written)

@@ -1,13 +1,11 @@
 """What each name of a config is for Triton: a constexpr of the function, an option of the backend,
-the environment.
-
-Triton's JIT takes every keyword argument that is a parameter as that parameter, and every one that
-is a field of the backend's options as an option; a name may be both (`num_stages` in the tutorial's
-softmax). Same here.
+the environment. As for Triton's JIT, one may be both of the first two (`num_stages` in the
+tutorial's softmax).
 """
 
 from typing import Any, Mapping
 
+from .._canonical import Fields, Json
 from .._errors import PackError
 from .spaces import Space
 
@@ -20,33 +18,28 @@ FOREIGN = {
 }
 # Variables that steer a compile. None of the caller's enters a build; a space states them with the
 # role env.
-STEERING = ("TRITON_", "AMDGCN_", "MLIR_", "LLVM_", "NVPTX_", "DISABLE_", "OPTIMIZE_EPILOGUE",
-            "USE_IR_LOC", "ALLOW_LHS_TMEM_LAYOUT_CONVERSION")
+COMPILE_VARIABLES = ("TRITON_", "AMDGCN_", "MLIR_", "LLVM_", "NVPTX_", "DISABLE_",
+                     "OPTIMIZE_EPILOGUE", "USE_IR_LOC", "ALLOW_LHS_TMEM_LAYOUT_CONVERSION")
 KEPT = ("TRITON_HOME", "TRITON_HIP_LLD_PATH", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 
 def option_names(backend: Any) -> set[str]:
-    """The fields of the backend's options."""
-    return set(backend.parse_options(
-        {}).__dict__) - {"arch", "warp_size", "backend_name", "extern_libs", "debug"}
+    return set(vars(backend.parse_options({}))) - {"arch", "warp_size", "backend_name",
+                                                   "extern_libs", "debug"}
 
 
-def is_steering(name: str) -> bool:
-    return name.startswith(STEERING) and name not in KEPT
+def is_compile_variable(name: str) -> bool:
+    return name.startswith(COMPILE_VARIABLES) and name not in KEPT
 
 
-def split_config(config: Mapping[str, Any], space_roles: Mapping[str, str], parameters: set[str],
-                 options: set[str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+def split_config(config: Fields, space_roles: Mapping[str, str], parameters: set[str],
+                 options: set[str]) -> tuple[Json, Json, dict[str, str]]:
     """(constexprs, options, environment) of one config."""
-    constexprs = {n: v for n, v in config.items() if n in parameters and space_roles[n] != "env"}
-    chosen = {
-        n: v for n, v in config.items()
-        if n in options and space_roles[n] != "env" and v is not None
-    }
-    environment = {}
-    for name, value in config.items():
-        if space_roles[name] == "env" and value is not None:
-            environment[name] = str(int(value)) if isinstance(value, bool) else str(value)
+    own = {n: v for n, v in config.items() if space_roles[n] != "env"}
+    constexprs = {n: v for n, v in own.items() if n in parameters}
+    chosen = {n: v for n, v in own.items() if n in options and v is not None}
+    environment = {n: str(int(v)) if isinstance(v, bool) else str(v) for n, v in config.items()
+                   if n not in own and v is not None}
     return constexprs, chosen, environment
 
 
@@ -54,14 +47,13 @@ def check_roles(space: Space, constexprs: set[str], options: set[str], function:
     """Every parameter of the space must reach the compile by the role that it has."""
     for name, role in space.roles.items():
         if role == "env":
-            if name in constexprs or not (is_steering(name) and name.replace("_", "").isalnum()):
+            if name in constexprs or not is_compile_variable(name) or \
+                    not name.replace("_", "").isalnum():
                 raise PackError(f"parameter {name} has the role env; variables of a Triton compile "
-                                f"begin with "
-                                f"{', '.join(STEERING[:3])} and the like")
+                                f"begin with {', '.join(COMPILE_VARIABLES[:3])} and the like")
         elif role == "option" and name not in options and name not in FOREIGN:
             raise PackError(f"parameter {name} has the role option, and this Triton has none of "
-                            f"that name; it has "
-                            f"{', '.join(sorted(options))}")
+                            f"that name; it has {', '.join(sorted(options))}")
         elif role == "constexpr" and name not in constexprs:
             hint = '; give it the role "option" in "roles"' if name in options | FOREIGN else ""
             raise PackError(f"parameter {name} of the space is no constexpr of {function}{hint}")

@@ -1,9 +1,6 @@
-"""A pool of forked worker processes, each with an environment of its own, that outlives its
-workers' crashes.
-
-The parent has imported Triton and read the kernel; a worker is a fork of it and only compiles. A
-worker that dies or takes too long costs its task; another takes its place. Workers die with the
-parent, and before it returns.
+"""A pool of forked worker processes, each with an environment of its own, that outlives their
+crashes: one that dies or takes too long costs its task. The parent has imported Triton and read the
+kernel. Workers die with the parent, and before it returns.
 """
 
 import ctypes
@@ -107,8 +104,7 @@ class _Pool:
         self.n_tasks = len(self.environments)
 
     def feed(self) -> None:
-        """Gives every idle worker a task that it knows, of its environment, and starts workers as
-        long as there may be more."""
+        """Gives idle workers a task that they know, of their environment, and starts more."""
         for worker in [w for w in self.workers if w.task is None]:
             own = next((t for t in self.waiting
                         if t < worker.known and dict(self.environments[t]) == worker.environment),
@@ -137,9 +133,8 @@ class _Pool:
             self.done(task, result, None)
 
     def expire(self) -> None:
-        for worker in [
-            w for w in self.workers if w.task is not None and time.monotonic() > w.deadline
-        ]:
+        now = time.monotonic()
+        for worker in [w for w in self.workers if w.task is not None and now > w.deadline]:
             worker.stop()
             self.workers.remove(worker)
             self.done(worker.task, None, f"compiling took more than {self.timeout_s:g} s")
@@ -150,10 +145,11 @@ class _Pool:
             self.feed()
             while self.workers or self.more is not None:
                 busy = {worker.connection: worker for worker in self.workers}
-                least = min((worker.deadline
-                             for worker in self.workers), default=math.inf) - time.monotonic()
-                for connection in wait(
-                        list(busy), max(0.0, least if self.more is None else min(least, _POLL_S))):
+                least = min((worker.deadline for worker in self.workers), default=math.inf)
+                least -= time.monotonic()
+                if self.more is not None:
+                    least = min(least, _POLL_S)
+                for connection in wait(list(busy), max(0.0, least)):
                     self.take(busy[connection])
                 self.expire()
                 self.grow()
@@ -166,10 +162,9 @@ class _Pool:
 def run_tasks(environments: Sequence[Mapping[str, str]], run: Callable[[int], Any], processes: int,
               timeout_s: float, done: Callable[[int, Any, str | None], None],
               more: Callable[[], bool] | None = None) -> None:
-    """Calls run(i) in a worker with environments[i] for every i, and done(i, result, reason) here;
-    with a reason there is no result. `more`: called again and again, may append to the
-    environments; False: nothing will come any more. An interrupt ends all workers and goes on to
-    the caller."""
+    """Calls run(i) in a worker with environments[i], and done(i, result, reason) here; with a
+    reason there is no result. `more`: called again and again, may append to the environments;
+    False: nothing will come any more. An interrupt ends all workers and goes on to the caller."""
     sys.stdout.flush()
     sys.stderr.flush()
     _Pool(environments, run, processes, timeout_s, done, more).run_all()

@@ -1,18 +1,15 @@
-"""Function records (common/builds/function_record.h): what paths of other tools' caches are made
-of.
-
-Triton's own autotune cache and triton-dejavu find their files by hashes of the installed Triton, of
-the function's text and line, and of the printed configs. Those are taken here, where Triton and the
-file are: of the file that is packed, or of the module that an image imports. A C program needs
-nothing but SHA-256 to make paths of them.
+"""Function records (common/builds/function_record.h): hashes by which Triton's own autotune cache
+and triton-dejavu find their files, of the installed Triton, of the function's text and line, and of
+the printed configs. They are taken here, where Triton and the file are.
 """
 
 import hashlib
 import inspect
 import re
 import textwrap
-from typing import Any, Mapping
+from typing import Any
 
+from .._canonical import Fields, Json
 from .._runtime.closure import closure
 from .artifacts import installed_key
 from .source import Decorated
@@ -22,7 +19,7 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def dejavu_param_text(arguments: Mapping[str, Any], search_max_n: int | None) -> str:
+def dejavu_param_text(arguments: Fields, search_max_n: int | None) -> str:
     """What dejavu hashes as `autotune_config-…` (autotuner.py, _get_param_hash)."""
     a = arguments
     return (f"autotuner params: warmup {a['warmup']} rep {a['rep']} cuda_graphs "
@@ -38,7 +35,7 @@ def dejavu_source(raw: str) -> str:
     return text[found.start():] if found else text
 
 
-def dejavu_hashes(arguments: Mapping[str, Any], search_max_n: int | None, raw: str, keys: list[str],
+def dejavu_hashes(arguments: Fields, search_max_n: int | None, raw: str, keys: list[str],
                   configs: list[str]) -> dict[str, str]:
     """The four hashes of the folder: P, C, K and G of the layout dejavu_0.7."""
     return {"autotune_config": _sha256(dejavu_param_text(arguments, search_max_n)),
@@ -60,28 +57,32 @@ def plain(value: Any) -> Any:
     return f"<{type(value).__name__}>"
 
 
-def triton_autotune(tuner: Any) -> dict[str, Any]:
+def plains(values: Fields) -> Json:
+    return {name: plain(value) for name, value in values.items()}
+
+
+def triton_autotune(tuner: Any) -> Json:
     """The arguments of Triton's decorator."""
-    return {"decorator": "triton", "warmup": plain(getattr(tuner, "num_warmups", None)),
-            "rep": plain(getattr(tuner, "num_reps", None)),
-            "use_cuda_graph": plain(getattr(tuner, "use_cuda_graph", False)),
-            "cache_results": plain(getattr(tuner, "cache_results", False)),
-            "reset_to_zero": plain(getattr(tuner, "reset_to_zero", [])),
-            "restore_value": plain(getattr(tuner, "restore_value", [])),
-            # With either Triton's own cache of autotuning cannot be filled from outside: it keeps
-            # none, or for a list of configs that depends on the arguments.
-            "pre_hooks": any(config.pre_hook is not None for config in tuner.configs),
-            "prunes": tuner.early_config_prune is not None or tuner.perf_model is not None}
+    return {"decorator": "triton", **plains({
+        "warmup": getattr(tuner, "num_warmups", None), "rep": getattr(tuner, "num_reps", None),
+        "use_cuda_graph": getattr(tuner, "use_cuda_graph", False),
+        "cache_results": getattr(tuner, "cache_results", False),
+        "reset_to_zero": getattr(tuner, "reset_to_zero", []),
+        "restore_value": getattr(tuner, "restore_value", []),
+        # With either Triton's own cache of autotuning cannot be filled from outside: it keeps none,
+        # or for a list of configs that depends on the arguments.
+        "pre_hooks": any(config.pre_hook is not None for config in tuner.configs),
+        "prunes": tuner.early_config_prune is not None or tuner.perf_model is not None})}
 
 
-def _autotune(decorated: Decorated) -> dict[str, Any] | None:
+def _autotune(decorated: Decorated) -> Json | None:
     tuner = decorated.autotuner
-    if tuner is None or not decorated.is_dejavu:
-        return None if tuner is None else triton_autotune(tuner)
+    if not decorated.is_dejavu:
+        return tuner and triton_autotune(tuner)
     names = ("warmup", "rep", "use_cuda_graph", "quantiles", "use_bo", "use_random_search",
              "search_max_search_t", "search_max_share", "ignore_dtypes", "custom_data_storage",
              "reset_to_zero", "restore_value")
-    return {"decorator": "triton_dejavu", **{name: plain(tuner.arguments[name]) for name in names},
+    return {"decorator": "triton_dejavu", **plains({name: tuner.arguments[name] for name in names}),
             "search_max_n": tuner.search_max_n()}
 
 
@@ -90,31 +91,30 @@ def triton_record(backend: Any) -> dict[str, str]:
     return {"version": triton.__version__, "key": installed_key(), "backend_hash": backend.hash()}
 
 
-def function_members(jit: Any) -> dict[str, Any]:
+def function_members(jit: Any) -> Json:
     """The member "function" of a record."""
     path, own = inspect.getsourcefile(jit.fn) or "", closure(jit)
     return {
         "module": jit.__module__, "name": jit.__name__, "qualname": jit.fn.__qualname__,
         "signature": str(jit), "file": path.rpartition("/")[2], "line": jit.starting_line_number,
-        "cache_key": jit.cache_key, "source_sha256": _sha256(
-            dejavu_source(inspect.getsource(jit.fn))), **({"closure": own} if own else {})
+        "cache_key": jit.cache_key, **({"closure": own} if own else {}),
+        "source_sha256": _sha256(dejavu_source(inspect.getsource(jit.fn)))
     }
 
 
-def tuning_key(names: list[str], manifest: Mapping[str, Any]) -> list[str]:
-    """Which member of the key (or which expression over it) each of the decorator's names has as
-    its value."""
+def tuning_key(names: list[str], manifest: Fields) -> list[str]:
+    """What each of the decorator's names has as its value: a member of the key, or an
+    expression."""
     values = {a["name"]: str(a["value"]) for a in manifest["arguments"] if "value" in a}
     return [{**manifest.get("defines", {}), **values}.get(name, name) for name in names]
 
 
-def make_record(decorated: Decorated, kernel_hash: str, manifest: Mapping[str, Any],
-                configs: list[Any], backend: Any) -> dict[str, Any]:
-    """`configs`: the triton.Config objects in the decorator's order, or those that stand for the
-    space's configs."""
+def make_record(decorated: Decorated, kernel_hash: str, manifest: Fields,
+                configs: list[Any], backend: Any) -> Json:
+    """`configs`: triton.Config objects of the decorator, or of the space."""
     jit, tuner = decorated.jit, decorated.autotuner
     keys = list(tuner.keys) if tuner is not None else list(manifest["key"])
-    strings = [str(config) for config in configs]
+    strings = list(map(str, configs))
     record = {
         "kernel": kernel_hash, "name": manifest["name"], "triton": triton_record(backend),
         "function": function_members(jit), "key_names": keys,
@@ -126,23 +126,20 @@ def make_record(decorated: Decorated, kernel_hash: str, manifest: Mapping[str, A
         record["dejavu"] = {
             "layout": "dejavu_0.7", "search_parameters": dejavu_param_text(arguments, n),
             **dejavu_hashes(arguments, n, inspect.getsource(jit.fn), keys, strings),
-            **{name: plain(arguments[name])
-               for name in ("quantiles", "warmup", "rep", "use_cuda_graph", "ignore_dtypes")}
+            **plains({name: arguments[name] for name in (
+                "quantiles", "warmup", "rep", "use_cuda_graph", "ignore_dtypes")})
         }
     return record
 
 
-def config_objects(decorated: Decorated, space_configs: list[Mapping[str, Any]],
+def config_objects(decorated: Decorated, space_configs: list[Fields],
                    backend: Any) -> list[Any]:
-    """The decorator's configs, or a triton.Config for each config of the space: with the back end's
-    own default where it leaves an option out, which is what was compiled."""
+    """The decorator's configs, or those of the space with the back end's defaults, as compiled."""
     import triton
     if decorated.autotuner is not None:
         return list(decorated.autotuner.configs)
     fixed = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-    defaults = {
-        name: value for name, value in backend.parse_options({}).__dict__.items() if name in fixed
-    }
+    defaults = {n: v for n, v in vars(backend.parse_options({})).items() if n in fixed}
     return [triton.Config({n: v for n, v in config.items() if n not in fixed},
                           **{**defaults, **{n: v for n, v in config.items() if n in fixed}})
             for config in space_configs]

@@ -1,10 +1,9 @@
 """Which configs cannot keep in registers what their loops carry from turn to turn.
 
-A loop's accumulator is written in one turn and read in the next. Where its share of a thread is
-twice as much as all the registers that a thread can have, every turn stores and loads at least half
-of it: the config is no winner, and the register allocator, which cannot know, searches long (ptxas:
-8 to 22 s for a tile of 256 x 256 on 4 warps, 0.7 s on 8). That is known after Triton's own passes
-and before the allocator runs. What spills less is compiled and measured.
+Where a thread's share of a loop's accumulator is twice all the registers that a thread can have,
+every turn stores and loads at least half of it: the config is no winner, and the register
+allocator, which cannot know, searches long (ptxas: 8 to 22 s for a tile of 256 x 256 on 4 warps,
+0.7 s on 8). That is known after Triton's own passes and before the allocator runs.
 
 A lower bound: only floating-point tensors count (what is counted or addressed can be computed
 again), only the largest of a loop, and each as if its layout repeated nothing.
@@ -14,6 +13,8 @@ import math
 import re
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator
+
+from .._canonical import Json
 
 # A lane's registers of 32 bits and how many lanes share a file of them: CUDA C++ Programming Guide,
 # "Technical specifications per compute capability" (255 a thread, 65,536 a block); AMD's CDNA 2 and
@@ -55,19 +56,17 @@ def carried_too_much(ttgir: str, target: Any) -> str | None:
             needed = math.prod(extents) * int(tensor[2]) // 32 // threads
             if needed >= 2 * there_are:
                 return (f"a loop carries {' x '.join(map(str, extents))} values, {needed} "
-                        f"registers of a thread, and there are "
-                        f"{there_are}: every turn would store and load half of them; pack "
-                        f"--keep-spilling compiles it")
+                        f"registers of a thread, and there are {there_are}: every turn would store "
+                        "and load half of them; pack --keep-spilling compiles it")
     return None
 
 
 @contextmanager
 def looked_at_before_code(backend: type, look: Callable[[str], None]) -> Iterator[None]:
-    """While this holds, the backend shows `look` each kernel's TTGIR and goes on when it raises
-    nothing."""
+    """The backend shows `look` each kernel's TTGIR, and goes on when it raises nothing."""
     original = backend.add_stages  # type: ignore[attr-defined]
 
-    def add_stages(self: Any, stages: dict[str, Any], *rest: Any) -> None:
+    def add_stages(self: Any, stages: Json, *rest: Any) -> None:
         original(self, stages, *rest)
         lower = stages.get("ttgir")
 

@@ -23,6 +23,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
+from .._canonical import Fields, Json
 from .._errors import PackError
 from .constants import parse_constant
 from .expressions import Expression, parse_expression
@@ -33,6 +34,14 @@ DTYPES = {
     "fp32": "float32", "fp64": "float64", "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2",
     "fp8e4b8": "float8_e4m3fnuz", "fp8e5b16": "float8_e5m2fnuz", "fp8e4b15": "float8e4b15"
 }
+# Of an element, by torch's name.
+BYTES = {name: max(int(re.findall(r"\d+", short)[0]) // 8, 1) for short, name in DTYPES.items()}
+EXACT_MAX = 2**53  # a fill's integers are doubles in C
+# What a fill's integers are between: all that a type has, as packed data has them.
+INTEGERS = {"bool": (0, 1)}
+for _bits in (8, 16, 32, 64):
+    INTEGERS[f"int{_bits}"] = max(-2**(_bits - 1), -EXACT_MAX), min(2**(_bits - 1) - 1, EXACT_MAX)
+    INTEGERS[f"uint{_bits}"] = 0, min(2**_bits - 1, EXACT_MAX)
 FACTS = ("gpu_name", "arch", "cus", "occupancy", "warp_size")
 _CALLS = {"cdiv": "ceil_div", "next_power_of_2": "next_pow2"}
 
@@ -40,9 +49,13 @@ _CALLS = {"cdiv": "ceil_div", "next_power_of_2": "next_pow2"}
 @dataclass
 class Signature:
     # members of manifest arguments, by name
-    arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    arguments: dict[str, Json] = field(default_factory=dict)
     defines: dict[str, str] = field(default_factory=dict)
-    constants: dict[str, Any] = field(default_factory=dict)  # JSON of constants.py
+    constants: Json = field(default_factory=dict)  # JSON of constants.py
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.arguments, *self.defines, *self.constants]
 
 
 def _split(text: str) -> list[str]:
@@ -75,8 +88,7 @@ def _fill(text: str, item: str) -> Any:
     match = re.fullmatch(r"(uniform|integers)\(\s*([-+.\deE]+)\s*,\s*([-+.\deE]+)\s*\)", text)
     if not match:
         raise PackError(f'--signature: "{item}" has the fill {text}; known are normal, uniform, '
-                        f'zeros, index, '
-                        "uniform(LOW,HIGH) and integers(LOW,HIGH)")
+                        "zeros, index, uniform(LOW,HIGH) and integers(LOW,HIGH)")
     number = int if match[1] == "integers" else float
     try:
         return {match[1]: [number(match[2]), number(match[3])]}
@@ -84,14 +96,14 @@ def _fill(text: str, item: str) -> Any:
         raise PackError(f'--signature: "{item}" has a fill whose ends are no numbers') from None
 
 
-def _buffer(name: str, rest: str, item: str) -> dict[str, Any]:
+def _buffer(name: str, rest: str, item: str) -> Json:
     match = re.fullmatch(r"\*(\w+)\s*\[(.+)\]\s*(?::\s*(\w+)\s*)?(?::\s*(.+?)\s*)?", rest)
     if not match:
         raise PackError(f'--signature: "{item}" is not NAME=*DTYPE[EXTENT,…]:ACCESS:FILL')
     access = match[3]  # None: what the decorator implies, else read
     if access not in (None, "read", "write", "readwrite"):
         raise PackError(f'--signature: "{item}" has the access {access}; it is read, write or '
-                        f'readwrite')
+                        "readwrite")
     argument = {
         "name": name, "dtype": _dtype(match[1], item),
         "shape": [Expression(e).text for e in _split(match[2])], "access": access
@@ -107,7 +119,7 @@ def parse_signature(text: str) -> Signature:
         name, equals, rest = (part.strip() for part in item.partition("="))
         if not equals or not name.isidentifier():
             raise PackError(f'--signature: "{item}" is not NAME=TYPE')
-        if name in signature.arguments or name in signature.defines or name in signature.constants:
+        if name in signature.names:
             raise PackError(f"--signature: {name} stands there twice")
         if rest.startswith("*"):
             signature.arguments[name] = _buffer(name, rest, item)
@@ -127,29 +139,26 @@ def parse_signature(text: str) -> Signature:
                 signature.defines[name] = Expression(match[2]).text
         elif match[1] == "tuple":
             raise PackError(f'--signature: "{item}" is a tuple that is passed, and agents pass '
-                            f'single values: annotate {name} '
-                            "with tl.constexpr, and write constexpr((…))")
+                            f"single values: annotate {name} with tl.constexpr, and write "
+                            "constexpr((…))")
         elif match[2] is not None and isinstance(parse_constant(match[2]), float):
             raise PackError(f'--signature: "{item}" is a float that is passed, and manifests state '
-                            f'whole numbers: write another '
-                            f"one, like {name}={match[1]}(1), which compiles to the same code and "
-                            f"is what agents measure with")
+                            f"whole numbers: write another one, like {name}={match[1]}(1), which "
+                            "compiles to the same code and is what agents measure with")
         else:
             value = Expression(match[2]).text if match[2] is not None else name
-            signature.arguments[name] = {
-                "name": name, "dtype": _dtype(match[1], item), "value": value
-            }
+            signature.arguments[name] = {"name": name, "dtype": _dtype(match[1], item),
+                                         "value": value}
     return signature
 
 
 @dataclass(frozen=True)
 class Names:
-    """What a launch expression of Python may read, and what stands for it in an expression of a
-    manifest."""
+    """What a launch expression may read, and what stands for it in an expression of a manifest."""
 
     plain: frozenset[str]  # key members, parameters of the space, facts: as they are
     values: Mapping[str, str]  # scalars of the call: their expressions
-    constants: Mapping[str, Any]  # of the module
+    constants: Fields  # of the module
     buffers: frozenset[str] = frozenset()  # which are not None
 
     def resolve(self, name: str, what: str) -> ast.expr:
@@ -160,13 +169,11 @@ class Names:
         if name in self.constants:
             return ast.Constant(self.constants[name])
         raise PackError(f"{what} reads {name}, which is neither in the key "
-                        f"{{{', '.join(sorted(self.plain))}}} nor a "
-                        "scalar argument")
+                        f"{{{', '.join(sorted(self.plain))}}} nor a scalar argument")
 
 
 def translate(node: ast.expr, names: Names, what: str) -> str:
-    """A Python expression of a launch (`triton.cdiv(M, META['BLOCK_M'])`) as an expression of a
-    manifest."""
+    """A Python expression of a launch (`triton.cdiv(M, META['BLOCK_M'])`) as one of a manifest."""
 
     class Translate(ast.NodeTransformer):
         def visit_Compare(self, compare: ast.Compare) -> ast.AST:
@@ -177,29 +184,25 @@ def translate(node: ast.expr, names: Names, what: str) -> str:
                 name = left.slice.value if isinstance(left, ast.Subscript) and \
                     isinstance(left.slice, ast.Constant) else \
                     getattr(left, "id", None)
-                if isinstance(right,
-                              ast.Constant) and right.value is None and name in names.buffers:
+                other = right.value if isinstance(right, ast.Constant) else ...
+                if other is None and name in names.buffers:
                     return ast.Constant(not is_equal)
-                if isinstance(right, ast.Constant) and (
-                    right.value is None or isinstance(right.value, bool)
-                ):
+                if other is None or isinstance(other, bool):
                     return ast.Compare(self.visit(left), [ast.Eq() if is_equal else ast.NotEq()],
                                        [right])
             return self.generic_visit(compare)
 
         def visit_Subscript(self, subscript: ast.Subscript) -> ast.AST:
-            if not isinstance(subscript.slice, ast.Constant) or not isinstance(
-                    subscript.value, ast.Name):
-                raise PackError(f"{what} reads {ast.unparse(subscript)}; expressions know names "
-                                f"only, like the key's")
-            return names.resolve(str(subscript.slice.value), what)
+            if isinstance(subscript.slice, ast.Constant) and isinstance(subscript.value, ast.Name):
+                return names.resolve(str(subscript.slice.value), what)
+            return self.visit_Attribute(subscript)
 
         def visit_Name(self, name: ast.Name) -> ast.AST:
             return names.resolve(name.id, what)
 
-        def visit_Attribute(self, attribute: ast.Attribute) -> ast.AST:
-            raise PackError(f"{what} reads {ast.unparse(attribute)}; expressions know names only, "
-                            f"like the key's")
+        def visit_Attribute(self, node: ast.expr) -> ast.AST:
+            raise PackError(f"{what} reads {ast.unparse(node)}; expressions know names only, like "
+                            "the key's")
 
         def visit_Call(self, call: ast.Call) -> ast.AST:
             function = call.func

@@ -1,6 +1,7 @@
 """Signs kernels and builds with an Ed25519 key as `wavetune kernel sign` does (docs/signing.md,
-security.md), in Python: a builder needs no other program for it. Signing takes a few milliseconds,
-and not the same time for all keys: the key belongs to a machine that nobody else measures."""
+security.md). It takes a few milliseconds, and not the same time for all keys: the key belongs to a
+machine that nobody else measures.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Reads a @triton.jit function out of a file without importing it.
-
-Only the module-level statements that the function needs are executed (modules.py): its imports,
-constants, helper functions, what its decorators read; no wrapper, no benchmark, no test. Line
-numbers and text stay the file's, because Triton's own cache keys are made from them.
+"""Reads a @triton.jit function out of a file without importing it: only the module-level statements
+that it needs are executed (modules.py). Line numbers and text stay the file's, because Triton's own
+cache keys are made from them.
 """
 
 import ast
@@ -12,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
+from .._canonical import Json
 from .._errors import PackError
 from . import dejavu
 from .modules import Modules, SourceFile, codes_of, file_of, quietly
@@ -20,25 +19,25 @@ from .stubs import Driver, Stub
 
 @dataclass(frozen=True)
 class Heuristic:
-    """What gives a constexpr: a function of the call. `tree`: its lambda in the decorator, or None;
-    `sees_config`: whether it is called with the config's members too, or before the autotuner."""
+    """What gives a constexpr. `tree`: its lambda; `sees_config`: it is given the config's members
+    too."""
 
-    function: Callable[[dict[str, Any]], Any]
+    function: Callable[[Json], Any]
     tree: ast.Lambda | None
     sees_config: bool = True
 
 
 @dataclass(frozen=True)
 class Decorated:
-    """The function and its decorators: `autotuner` is Triton's (or a package's own kind of it) or
-    dejavu's, `heuristics` in the order in which they are called."""
+    """`autotuner`: Triton's (or a package's own kind of it) or dejavu's; `heuristics` in the order
+    in which they are called."""
 
     jit: Any  # triton.runtime.JITFunction
     autotuner: Any
     heuristics: dict[str, Heuristic]
     path: Path
     line: int  # of the autotune decorator, else of the function
-    constants: dict[str, Any]  # plain values of the module that were executed
+    constants: Json  # plain values of the module that were executed
     # what was executed, by its path below the package root
     files: dict[str, Path] = field(default_factory=dict)
 
@@ -55,8 +54,7 @@ class Decorated:
 def _decorator_name(node: ast.expr) -> str:
     """"jit" of @triton.jit, @jit, @triton.jit(…)."""
     node = node.func if isinstance(node, ast.Call) else node
-    return node.attr if isinstance(node,
-                                   ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def _is_jit(node: ast.stmt) -> bool:
@@ -85,15 +83,14 @@ def find_name(file: SourceFile, wanted: str | None) -> str:
     if not names:
         raise PackError(f"{file.path} has no function under @triton.jit at its top level")
     if wanted is None:
-        called = {
-            name for s in file.statements for name in s.reads - s.binds if any(_functions([s.node]))
-        }
-        free = list(dict.fromkeys(node.name for node in nodes
-                                  if _is_tuned(node))) or [n for n in names if n not in called]
+        called = {name for s in file.statements for name in s.reads - s.binds
+                  if any(_functions([s.node]))}
+        free = list(dict.fromkeys(node.name for node in nodes if _is_tuned(node))) or [
+            name for name in names if name not in called]
         if len(free) != 1:
-            raise PackError(f"{file.path} has several kernels: name one of "
-                            f"{', '.join(free or names)}, like "
-                            f"{file.path}:{(free or names)[0]}")
+            free = free or names
+            raise PackError(f"{file.path} has several kernels: name one of {', '.join(free)}, like "
+                            f"{file.path}:{free[0]}")
         wanted = free[0]
     if wanted not in names:
         raise PackError(f"{file.path} has no function {wanted} under @triton.jit; it has "
@@ -118,19 +115,15 @@ def _read_globals(function: Any) -> list[tuple[str, Any]]:
                     instruction.argval not in function.__globals__:
                 continue
             name, value = instruction.argval, function.__globals__[instruction.argval]
-            if (
-                file_of(value) is not None
-                and after is not None
-                and after.opname in ("LOAD_ATTR", "LOAD_METHOD")
-            ):
+            if file_of(value) is not None and after is not None and after.opname in (
+                    "LOAD_ATTR", "LOAD_METHOD"):
                 name, value = f"{name}.{after.argval}", getattr(value, after.argval, None)
             found.append((name, value))
     return found
 
 
 def _check_globals(jit: Any, path: Path) -> None:
-    """A kernel that reads a stand-in would compile to nonsense or to an error far from its
-    cause."""
+    """A kernel that reads a stand-in would compile to nonsense, or to a far error."""
     seen: set[Any] = set()
     waiting = [jit]
     while waiting:
@@ -174,9 +167,9 @@ def module_name(path: Path, root: Path) -> str:
 
 def load_function(path: Path, wanted: str | None, target: Any, module: str | None = None,
                   root: Path | None = None, torch: str | None = None) -> Decorated:
-    """The jit function of a file. `target`: a GPUTarget, what the stand-in of the driver answers
-    with; `root`: the folder that holds its package, of which other files may be read; `torch`: the
-    deployment's version."""
+    """The jit function of a file. `target`: what the stand-in of the driver answers with; `root`:
+    the folder of its package, of which other files may be read; `torch`: the deployment's
+    version."""
     import triton
     modules = Modules(target, root, torch)
     file = modules.add(path, module or (module_name(path, root) if root else path.stem))
@@ -194,15 +187,12 @@ def load_function(path: Path, wanted: str | None, target: Any, module: str | Non
             layers.append((found.values, autotuner is not None))
         if not hasattr(found, "fn") or inspect.isfunction(found):
             raise PackError(f"{path}: {wanted} is under a decorator that gives "
-                            f"{type(found).__name__}; only jit, "
-                            "autotune and heuristics are known")
+                            f"{type(found).__name__}; only jit, autotune and heuristics are known")
         found = found.fn
     with quietly():
         _check_globals(found, path)
-    constants = {
-        name: value for name, value in file.namespace.items()
-        if isinstance(value, (bool, int, str))
-    }
+    constants = {name: value for name, value in file.namespace.items()
+                 if isinstance(value, (bool, int, str))}
     node = _node_of(file, found.fn)
     lambdas = _lambdas(node) if node else {}
     heuristics = {name: Heuristic(function, lambdas.get(name), is_inside or autotuner is None)

@@ -1,18 +1,15 @@
 """Configuration spaces (common/space/space.h): read strictly, enumerated in the order of their
-ordinals.
-
-A space is {"parameters", "roles", "conditions", "default"} or {"configs", "roles", "default"}. A
-point that any condition excludes is left out; when none does and one cannot be evaluated, that is
-an error.
+ordinals. A point that any condition excludes is left out; when none does and one cannot be
+evaluated, that is an error.
 """
 
 import itertools
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping
 
-from .._canonical import canonical
+from .._canonical import Fields, Json, canonical
 from .._errors import PackError
-from .expressions import Expression, ExpressionError, Value
+from .expressions import Expression, ExpressionError, Value, expression
 
 ROLES = {"constexpr": "constexpr", "define": "constexpr", "option": "option", "env": "env"}
 POINTS_MAX = 10_000_000  # of the raw product that Python walks through
@@ -27,18 +24,16 @@ class Space:
     roles: dict[str, str]  # of every parameter
     conditions: list[Expression]
     configs: list[Config] | None
-    json: dict[str, Any]
+    json: Json
 
     def points(self, scopes: list[Mapping[str, Value]]) -> Iterator[Config]:
-        """The configs that hold in any of the scopes (a key's members and gpu_name, arch), in
-        ordinal order."""
+        """The configs that hold in any of the scopes (a key's members and gpu_name, arch)."""
         for point in self._all():
             if any(self._holds(point, scope) for scope in scopes):
                 yield point
 
     def baselines(self, scopes: list[Mapping[str, Value]]) -> list[Config]:
-        """What all configs are compared with: the default, else the first one that holds in each of
-        the scopes."""
+        """What all are compared with: the default, else the first one that holds in each scope."""
         if "default" in self.json:
             return [self.json["default"]]
         return [first for scope in scopes for first in itertools.islice(self.points([scope]), 1)]
@@ -68,24 +63,24 @@ class Space:
 def _check_value(value: Any, place: str) -> Value:
     if value is not None and not isinstance(value, (bool, int, str)):
         raise PackError(f"{place}: a value of a parameter must be an integer, a string, true, "
-                        f"false or null")
+                        "false or null")
     return value
 
 
-def _read_list(json: Mapping[str, Any], place: str) -> list[Config]:
+def _read_list(json: Fields, place: str) -> list[Config]:
     configs = json["configs"]
     if not isinstance(configs, list) or not 1 <= len(configs) <= LIST_MAX:
         raise PackError(f'{place}: "configs" must be an array of 1 to {LIST_MAX} configs')
     for i, config in enumerate(configs):
         if not isinstance(config, dict) or set(config) != set(configs[0]):
             raise PackError(f"{place}: config {i} must have the names of the first one, and no "
-                            f"other")
+                            "other")
         for name, value in config.items():
             _check_value(value, f"{place}: config {i}, {name}")
     return configs
 
 
-def _read_parameters(json: Mapping[str, Any], place: str) -> dict[str, list[Value]]:
+def _read_parameters(json: Fields, place: str) -> dict[str, list[Value]]:
     parameters = json.get("parameters")
     if not isinstance(parameters, dict):
         raise PackError(f'{place}: a space has "parameters" or "configs"')
@@ -100,8 +95,7 @@ def _read_parameters(json: Mapping[str, Any], place: str) -> dict[str, list[Valu
         size *= len(values)
     if size > POINTS_MAX:
         raise PackError(f"{place}: the space has {size} points before conditions, pack walks "
-                        f"through {POINTS_MAX}: "
-                        "list the configs to pack under \"configs\"")
+                        f'through {POINTS_MAX}: list the configs to pack under "configs"')
     return parameters
 
 
@@ -113,8 +107,7 @@ def parse_space(json: Any, place: str) -> Space:
     if unknown:
         raise PackError(f"{place}: a space has no member {min(unknown)}")
     configs = _read_list(json, place) if "configs" in json else None
-    parameters = dict.fromkeys(configs[0], []) if configs is not None else _read_parameters(
-        json, place)
+    parameters = _read_parameters(json, place) if configs is None else dict.fromkeys(configs[0], [])
     roles = dict.fromkeys(parameters, "constexpr")
     for name, role in json.get("roles", {}).items():
         if name not in parameters:
@@ -122,5 +115,5 @@ def parse_space(json: Any, place: str) -> Space:
         if role not in ROLES:
             raise PackError(f"{place}: the role of {name} must be constexpr, option or env")
         roles[name] = ROLES[role]
-    conditions = [Expression(text) for text in json.get("conditions", [])]
+    conditions = [expression(text) for text in json.get("conditions", [])]
     return Space(parameters, roles, conditions, configs, json)

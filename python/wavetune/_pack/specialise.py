@@ -1,48 +1,37 @@
-"""The specialisation that Triton's JIT chooses for a key, and the expression over the key that says
-when it holds.
+"""The specialisation that Triton's JIT chooses for a key, and when it holds.
 
 Triton compiles other code for an integer that is 1 (it becomes a constexpr), that 16 divides, that
 needs 64 bits, and on AMD for a buffer of at most 2^31 - 1 bytes (triton/runtime/jit.py,
 native_specialize_impl; HIPBackend). `when` names exactly the keys for which the JIT would choose
-this code: the variants of a build never overlap, and a key is tuned with the code that a deployment
-runs. Buffers of an agent are aligned to 16 bytes or more.
+this code, so that the variants of a build never overlap. Buffers of an agent are aligned to 16
+bytes or more.
 """
 
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any
 
+from .._canonical import Fields, Json
 from .._errors import PackError
-from .expressions import Expression, ExpressionError, expression, grouped, substitute
+from .expressions import ExpressionError, expression, grouped, substitute
 from .keys import Key, format_key
+from .signature import BYTES, DTYPES
 from .spaces import Config
 
-TYPES = {
-    "bool": "u1", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32",
-    "uint32": "u32", "int64": "i64", "uint64": "u64", "float16": "fp16", "bfloat16": "bf16",
-    "float32": "fp32", "float64": "fp64", "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5",
-    "float8_e4m3fnuz": "fp8e4b8", "float8_e5m2fnuz": "fp8e5b16", "float8e4b15": "fp8e4b15"
-}
-BYTES = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8,
-    "uint64": 8, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "float8_e4m3fn": 1,
-    "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8e4b15": 1
-}
+TYPES = {**{name: short for short, name in DTYPES.items()}, "bool": "u1"}
 WHEN_MAX = 4096
 _INT32 = (-(2**31), 2**31 - 1)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One specialisation. `attributes`: "D" (16 divides) and "S" (32-bit range) by parameter; the
-    keys it was made for.
+    """One specialisation. `attributes`: "D" (16 divides) and "S" (32-bit range) by parameter.
 
-    `signature` and `constexprs` are what build.json states: passed parameters in order, and those
-    compiled in because of the key. Constexprs that also depend on the config are in neither;
-    `define_values` has them when it compiles."""
+    `signature` and `constexprs` are what build.json states; constexprs that also depend on the
+    config are in neither, and come from define_values."""
 
     when: str
     signature: dict[str, str]
-    constexprs: dict[str, Any]
+    constexprs: Json
     attributes: dict[str, str]
     keys: list[Key]
 
@@ -52,17 +41,13 @@ class Variant:
         return (-len(self.constexprs), -sum(map(len, self.attributes.values())), self.when)
 
 
-def _conditional(text: str, key: Key) -> bool:
-    return bool(expression(text).names & set(key))
-
-
 class _Specialiser:
     """Collects one key's specialisation, argument by argument."""
 
     def __init__(self, key: Key, uses_range: bool):
         self.key, self.uses_range = key, uses_range
         self.signature: dict[str, str] = {}
-        self.constexprs: dict[str, Any] = {}
+        self.constexprs: Json = {}
         self.attributes: dict[str, str] = {}
         self.conditions: list[str] = []
 
@@ -74,16 +59,15 @@ class _Specialiser:
 
     def require(self, text: str, condition: str) -> None:
         """`condition` holds for this key; it is kept when it depends on the key."""
-        if _conditional(text, self.key) and condition not in self.conditions:
+        if expression(text).names & set(self.key) and condition not in self.conditions:
             self.conditions.append(condition)
 
-    def buffer(self, parameter: Any, argument: Mapping[str, Any]) -> None:
+    def buffer(self, parameter: Any, argument: Fields) -> None:
         name, dtype = parameter.name, argument["dtype"]
         own = ("*k" if parameter.is_const else "*") + TYPES[dtype]
         if parameter.annotation_type and parameter.annotation_type != own:
             raise PackError(f"argument {name} is a buffer of {dtype} in the manifest and "
-                            f"{parameter.annotation_type} "
-                            "in the function")
+                            f"{parameter.annotation_type} in the function")
         self.signature[name] = own
         if parameter.do_not_specialize:
             return
@@ -98,23 +82,21 @@ class _Specialiser:
         if attributes:
             self.attributes[name] = attributes
 
-    def scalar(self, parameter: Any, argument: Mapping[str, Any]) -> None:
+    def scalar(self, parameter: Any, argument: Fields) -> None:
         name, dtype, text = parameter.name, argument["dtype"], str(argument["value"])
         annotated = parameter.annotation_type or None
         if annotated:
             self.check_annotated(name, annotated, dtype)
-        if dtype.startswith(("float", "bfloat")):
+        if "float" in dtype:
             if not annotated and dtype != "float32":
                 raise PackError(f"argument {name} is a {dtype} scalar; Triton passes a Python "
-                                f"float as fp32: make it "
-                                "float32, or annotate the parameter")
+                                "float as fp32: make it float32, or annotate the parameter")
             self.signature[name] = annotated or "fp32"
         elif dtype == "bool":
             self.signature[name] = annotated or "u1"
         elif annotated is None and dtype not in ("int32", "int64"):
             raise PackError(f"argument {name} is a {dtype} scalar; Triton passes a Python integer "
-                            f"as i32 or i64: make "
-                            "it int64, or annotate the parameter")
+                            "as i32 or i64: make it int64, or annotate the parameter")
         else:
             self.integer(parameter, dtype, text, annotated)
 
@@ -124,21 +106,18 @@ class _Specialiser:
         is_integer = bool(known) and "float" not in known and "float" not in dtype
         if known is None or (known != dtype and not (is_integer and BYTES[dtype] >= BYTES[known])):
             raise PackError(f"argument {name} is {dtype} in the manifest and {annotated} in the "
-                            f"function; give it the "
-                            f"type {known or 'that Triton knows'}")
+                            f"function; give it the type {known or 'that Triton knows'}")
 
     def integer(self, parameter: Any, dtype: str, text: str, annotated: str | None) -> None:
         name = parameter.name
         value = self.evaluate(text, f"argument {name}")
-        if not isinstance(value, int) or isinstance(value, bool):
+        if type(value) is not int:
             raise PackError(f"argument {name} is an integer and its value for the key "
-                            f"{format_key(self.key)} is "
-                            f"{value!r}")
-        term = grouped(text)
-        if dtype == "int32" and not _INT32[0] <= value <= _INT32[1]:
+                            f"{format_key(self.key)} is {value!r}")
+        term, fits = grouped(text), _INT32[0] <= value <= _INT32[1]
+        if dtype == "int32" and not fits:
             raise PackError(f"argument {name} is int32 and its value for the key "
-                            f"{format_key(self.key)} is {value}; "
-                            "make it int64")
+                            f"{format_key(self.key)} is {value}; make it int64")
         specialise = not parameter.do_not_specialize
         if specialise and not annotated:
             self.require(text, f"{term} {'==' if value == 1 else '!='} 1")
@@ -148,7 +127,6 @@ class _Specialiser:
         if annotated:
             self.signature[name] = annotated
         else:
-            fits = _INT32[0] <= value <= _INT32[1]
             self.signature[name] = "i32" if fits else "i64"
             if dtype == "int64":
                 condition = f"{_INT32[0]} <= {term} <= {_INT32[1]}"
@@ -174,34 +152,29 @@ class _Specialiser:
 
     def when(self) -> str:
         """Conditions that others imply are left out: what 16 divides is not 1."""
-        kept = [
-            c for c in self.conditions
-            if not (c.endswith(" != 1") and f"{c[:-len(' != 1')]} % 16 == 0" in self.conditions)
-        ]
-        text = " and ".join(kept)
+        text = " and ".join(
+            one for one in self.conditions if not one.endswith(" != 1") or
+            f"{one.removesuffix(' != 1')} % 16 == 0" not in self.conditions)
         if len(text.encode()) > WHEN_MAX:
-            raise PackError(f"the condition that says when the code for the key "
-                            f"{format_key(self.key)} holds is longer "
-                            f"than {WHEN_MAX} bytes; pack fewer configs, or make constexprs depend "
-                            f"on less")
+            raise PackError("the condition that says when the code for the key "
+                            f"{format_key(self.key)} holds is longer than {WHEN_MAX} bytes; pack "
+                            "fewer configs, or make constexprs depend on less")
         return text
 
 
-def specialise(jit: Any, manifest: Mapping[str, Any], configs: list[Config], key: Key,
+def specialise(jit: Any, manifest: Fields, configs: list[Config], key: Key,
                uses_range: bool, is_alone: bool = False) -> Variant:
-    """The variant that one key needs; `uses_range`: whether buffers of at most 2^31 - 1 bytes are
-    special; `is_alone`: functions of the package were evaluated for this key, so that the code is
-    for no other. The manifest's arguments are parameters of the function (function.py has
-    checked)."""
+    """The variant that one key needs; `uses_range`: buffers of at most 2^31 - 1 bytes are special;
+    `is_alone`: functions of the package were evaluated for this key, so that its code is for no
+    other."""
     arguments = {argument["name"]: argument for argument in manifest["arguments"]}
     defines = manifest.get("defines", {})
     own = _Specialiser(key, uses_range)
     for name, value in key.items() if is_alone else ():
         if isinstance(value, float):
             raise PackError(f"the heuristics or the pruning of {jit.__name__} are evaluated for "
-                            f"each key, and its member {name} is "
-                            "a float, which conditions of builds cannot compare: state it with "
-                            "--signature as a constexpr")
+                            f"each key, and its member {name} is a float, which conditions of "
+                            "builds cannot compare: state it with --signature as a constexpr")
         own.require(name, f"{name} == {value!r}")
     for parameter in jit.params:
         argument = arguments.get(parameter.name)
@@ -218,19 +191,19 @@ def specialise(jit: Any, manifest: Mapping[str, Any], configs: list[Config], key
     return Variant(own.when(), own.signature, own.constexprs, own.attributes, [key])
 
 
-def variants_of(jit: Any, manifest: Mapping[str, Any], configs: list[Config], keys: list[Key],
+def variants_of(jit: Any, manifest: Fields, configs: list[Config], keys: list[Key],
                 uses_range: bool, is_alone: bool = False) -> list[Variant]:
     """The variants of all keys, the most special first; keys with one specialisation share one."""
     found: dict[str, Variant] = {}
     for key in keys:
         variant = specialise(jit, manifest, configs, key, uses_range, is_alone)
-        found.setdefault(variant.when, variant)
-        if key not in found[variant.when].keys:
-            found[variant.when].keys.append(key)
+        own = found.setdefault(variant.when, variant).keys
+        if key not in own:
+            own.append(key)
     return sorted(found.values(), key=lambda variant: variant.speciality)
 
 
-def define_values(manifest: Mapping[str, Any], key: Key, config: Config) -> dict[str, Any]:
+def define_values(manifest: Fields, key: Key, config: Config) -> Json:
     """The constexprs of the manifest's defines for a key and a config."""
-    return {name: Expression(str(text)).evaluate({**key, **config})
+    return {name: expression(text).evaluate({**key, **config})
             for name, text in manifest.get("defines", {}).items()}

@@ -1,17 +1,18 @@
 """Stand-ins for what a kernel's file imports and this process must not touch: torch, drivers,
-anything with a GPU.
-
-A stand-in can be named, called and passed on, so that `DEVICE =
-driver.active.get_active_torch_device()` does no harm. What follows from the target (kind of GPU,
-capability, shared memory) is answered. As soon as a decision or a number depends on anything else,
-that is an error which says what to give instead.
+anything with a GPU. They can be named, called and passed on. What follows from the target (kind of
+GPU, capability, shared memory) is answered; where anything depends on more, that is an error which
+says what to give instead.
 """
 
+import functools
+import re
 import types
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, NoReturn
+from typing import Any, Iterator, NoReturn
 
+from .._canonical import Json
 from .._errors import PackError
+from .signature import BYTES
 
 ELSEWHERE = ("npu", "xpu", "mps", "mlu", "musa", "hpu")  # members that torch has on other devices
 # Bytes of shared memory that a workgroup can have: AMD's CDNA and RDNA ISA guides ("LDS"); CUDA C++
@@ -25,8 +26,7 @@ _SHARED_OF_CUDA = {
 
 
 class Needed(BaseException):
-    """A value was needed that nothing here knows. No Exception, so that a file's `except Exception`
-    does not make another decision of it."""
+    """A value that nothing here knows. Not for a file's `except Exception` to swallow."""
 
 
 @contextmanager
@@ -41,10 +41,9 @@ def refusing(place: str = "") -> Iterator[None]:
 class Stub:
     """Something of a module that is not there, known by its name only."""
 
-    def __init__(self, path: str, known: dict[str, Any] | None = None, module: str | None = None,
+    def __init__(self, path: str, known: Json | None = None, module: str | None = None,
                  why: str | None = None):
-        """`module`: what the file imports it from; None for the driver. `why`: why it is not
-        there."""
+        """`module`: what the file imports it from; None: the driver. `why`: why it is not there."""
         self.__dict__.update(_path=path, _known=known or {}, _module=module, _why=why)
 
     def __getattr__(self, name: str) -> Any:
@@ -66,21 +65,17 @@ class Stub:
     def _refuse(self, *args: Any) -> NoReturn:
         if self._why:
             raise Needed(f"the value of {self._path} is needed to read the kernel, and {self._why}")
-        why = f"pack does not execute {self._module}, only this file, triton, the standard " \
-            "library and what --package-root has"
-        if self._module is None:
-            why = "there is no GPU here to ask"
+        why = "there is no GPU here to ask" if self._module is None else \
+            f"pack does not execute {self._module}, only this file, triton, the standard library " \
+            "and what --package-root has"
         asks = self._module is None or self._module.split(".")[0] == "torch"
         hint = "; driver.active.get_current_target() answers for --arch" if asks else ""
         raise Needed(f"the value of {self._path} is needed to read the kernel, and {why}: put the "
-                     f"value, or what makes "
-                     f"it, into this file{hint}")
+                     f"value, or what makes it, into this file{hint}")
 
-    __bool__ = __len__ = __iter__ = __getitem__ = __int__ = \
-        __float__ = __index__ = __contains__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = \
-        __rmul__ = __floordiv__ = __truediv__ = __mod__ = _refuse
-    __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __bool__ = __len__ = __iter__ = __getitem__ = __int__ = __float__ = __index__ = _refuse
+    __contains__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+    __floordiv__ = __truediv__ = __mod__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
 
     def __eq__(self, other: object) -> bool:
         return self is other or self._refuse()
@@ -97,13 +92,12 @@ class _Properties(dict[str, Any]):
 
     def __missing__(self, name: str) -> NoReturn:
         raise Needed(f"the device's {name} is needed to read the kernel, and there is no GPU here "
-                     f"to ask: put the value into "
-                     "this file")
+                     "to ask: put the value into this file")
 
 
-def device_properties(target: Any) -> dict[str, Any]:
-    shared = _LDS_OF_AMD.get(target.arch,
-                             65536) if target.backend == "hip" else _SHARED_OF_CUDA.get(target.arch)
+def device_properties(target: Any) -> Json:
+    shared = _SHARED_OF_CUDA.get(target.arch) if target.backend == "cuda" else \
+        _LDS_OF_AMD.get(target.arch, 65536)
     known = _Properties(warpSize=target.warp_size)
     if shared is not None:
         known["max_shared_mem"] = shared
@@ -111,8 +105,7 @@ def device_properties(target: Any) -> dict[str, Any]:
 
 
 class Driver:
-    """The active driver while a file is read: it knows the target that is packed for, and nothing
-    of a device."""
+    """The active driver while a file is read, which knows the target and nothing of a device."""
 
     def __init__(self, target: Any):
         self.target = target
@@ -151,78 +144,48 @@ class Dtype:
         return f"torch.{self.name}"
 
 
-DTYPES = {
-    name: Dtype(name, size)
-    for size, names in ((
-        1, "bool int8 uint8 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz"),
-                        (2, "int16 uint16 float16 bfloat16"), (4, "int32 uint32 float32"),
-                        (8, "int64 uint64 float64")) for name in names.split()
-}
+DTYPES = {name: Dtype(name, size) for name, size in BYTES.items() if name != "float8e4b15"}
 
 
 def make_torch(target: Any, version: str | None = None) -> Stub:
     """torch: what follows from the target, its dtypes, and its version where that is known."""
-    def answer(value: Any) -> Callable[..., Any]:
-        return lambda *args, **kwargs: value
-
+    answers = {"is_available": True, "device_count": 1, "current_device": 0,
+               "get_device_capability": _capability(target)}
+    stated = version if version is not None else Stub(
+        "torch.__version__", why="its version is not known: --torch VERSION states it")
     known = {
-        "torch.version.hip": "0" if target.backend == "hip" else None,
-        "torch.version.cuda": "0" if target.backend == "cuda" else None,
-        "torch.cuda.is_available": answer(True), "torch.cuda.device_count": answer(1),
-        "torch.cuda.current_device": answer(0), "torch.cuda.get_device_capability": answer(
-            _capability(target)), "torch.__version__": version, **{
-                f"torch.{name}": dtype for name, dtype in DTYPES.items()
-            }, "torch.half": DTYPES["float16"], "torch.float": DTYPES["float32"],
-        "torch.long": DTYPES["int64"]
+        "version.hip": "0" if target.backend == "hip" else None,
+        "version.cuda": "0" if target.backend == "cuda" else None,
+        **{f"cuda.{name}": lambda *args, value=value, **kwargs: value
+           for name, value in answers.items()}, **DTYPES, "half": DTYPES["float16"],
+        "float": DTYPES["float32"], "long": DTYPES["int64"], "__version__": stated
     }
-    if version is None:
-        known["torch.__version__"] = Stub(
-            "torch.__version__", why="its version is not known: --torch VERSION states it"
-        )
-    return Stub("torch", known, "torch")
+    return Stub("torch", {f"torch.{name}": value for name, value in known.items()}, "torch")
 
 
-def known_elsewhere() -> dict[str, dict[str, Any]]:
+def known_elsewhere() -> dict[str, Json]:
     """Answers of other packages that follow from the target being a GPU of AMD or NVIDIA."""
-    return {
-        "transformers": {
-            f"transformers.utils.is_torch_{name}_available": lambda *args: False
-            for name in ELSEWHERE
-        }
-    }
+    return {"transformers": {f"transformers.utils.is_torch_{name}_available": lambda *args: False
+                             for name in ELSEWHERE}}
 
 
+@functools.total_ordering
 class _Version:
-    """packaging.version.Version as far as comparing releases goes: 3.6.0, 3.6.0+git1; a pre-release
-    is before its release."""
+    """packaging.version.Version as far as comparing releases goes."""
 
     def __init__(self, text: str):
-        numbers, rest = [], text.partition("+")[0].removeprefix("v")
-        while rest and rest[0].isdigit():
-            digits = rest[:len(rest) - len(rest.lstrip("0123456789"))]
-            numbers.append(int(digits))
-            rest = rest[len(digits):]
-            if not rest.startswith(".") or not rest[1:2].isdigit():
-                break
-            rest = rest[1:]
+        # A stand-in, asked whether it is empty, says what is needed.
+        found = re.match(r"v?(\d+(?:\.\d+)*)?([^+]*)", text or "")
+        assert found is not None  # both parts may be empty
+        numbers = [int(number) for number in (found[1] or "").split(".") if number]
         self.text, self.release = text, tuple(numbers)
         self.major, self.minor, self.micro = (*numbers, 0, 0, 0)[:3]
-        stripped = numbers[:]
-        while stripped and stripped[-1] == 0:
-            stripped.pop()
-        self._order = (stripped, not rest or "post" in rest)
+        while numbers and numbers[-1] == 0:
+            numbers.pop()
+        self._order = numbers, not found[2] or "post" in found[2]
 
     def __lt__(self, other: "_Version") -> bool:
         return self._order < other._order
-
-    def __le__(self, other: "_Version") -> bool:
-        return self._order <= other._order
-
-    def __gt__(self, other: "_Version") -> bool:
-        return self._order > other._order
-
-    def __ge__(self, other: "_Version") -> bool:
-        return self._order >= other._order
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Version) and self._order == other._order

@@ -1,5 +1,4 @@
-"""Tunes kernel folders on this machine's devices, with one process of `wavetune-agent tune --stdin`
-on each."""
+"""Tunes kernel folders on this machine's devices, each with a process of `wavetune-agent tune`."""
 
 from __future__ import annotations
 
@@ -8,11 +7,14 @@ import os
 import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Sequence
 
 from .._binaries import path_of
-from .._errors import PackError, one_line
+from .._canonical import Fields
+from .._captured.following import Lines
+from .._errors import PackError, last_line, one_line
 from .._pack.pool import end_with_parent
 from .folder import Built
 
@@ -26,92 +28,65 @@ _STOP_S = 30.0
 class Probe:
     """The GPUs of this machine, while something else goes on."""
     def __init__(self) -> None:
-        self._process = subprocess.Popen([path_of(PROGRAM), "probe"],
-                                         stdin=subprocess.DEVNULL,
-                                         stdout=subprocess.PIPE,
-                                         stderr=subprocess.PIPE,
-                                         text=True,
-                                         start_new_session=True,
-                                         preexec_fn=end_with_parent)
+        self._process = subprocess.Popen([path_of(PROGRAM), "probe"], stdin=subprocess.DEVNULL,
+                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                         start_new_session=True, preexec_fn=end_with_parent)
 
-    def devices(self, stated: Mapping[str, Any]) -> list[str]:
-        """Those of an environment, by arch and, where several models are here, by their name.
-        Waits. PackError where there is none."""
+    def devices(self, stated: Fields) -> list[str]:
+        """Those of an environment, by arch and, of several models, by name. Waits."""
         out, err = self._process.communicate()
         if self._process.returncode:
             raise PackError(f"{PROGRAM} finds no devices: {one_line(err or 'it said nothing')}", 1)
         found = json.loads(out)
-        able = [
-            one for one in found["devices"]
-            if one["backend"] != "cpu" and one["environment"].get("arch") == stated.get("arch")
-        ]
+        arch = stated.get("arch")
+        able = [one for one in found["devices"]
+                if one["backend"] != "cpu" and one["environment"].get("arch") == arch]
         if not able:
             why = "; ".join(str(one["reason"]) for one in found["absent"])
-            raise PackError(
-                f"there is no GPU of {stated.get('arch')} here to tune on ({one_line(why)})", 1)
+            raise PackError(f"there is no GPU of {arch} here to tune on ({one_line(why)})", 1)
         same = [one for one in able if one["environment"].get("gpu") == stated.get("gpu")]
         return [str(one["device"]) for one in same or able]
 
 
 class _Agent:
-    """The process of one device, which tunes one part after another; `part`: the one that it
-    has."""
+    """The process of one device, which tunes one part after another; `part`: the one it has."""
     def __init__(self, device: str, scratch: Path):
         self.device = device
         self.part: _Part | None = None
         self._place = Path(tempfile.mkdtemp(prefix="agent.", dir=scratch))
-        words = [
-            path_of(PROGRAM), "tune", "--stdin", "--device", device, "--json", "--state",
-            str(scratch / f"state.{device}")
-        ]
+        words = [path_of(PROGRAM), "tune", "--stdin", "--device", device, "--json", "--state",
+                 str(scratch / f"state.{device}")]
         with open(self._place / "out", "wb") as out, open(self._place / "err", "wb") as err:
-            self._process = subprocess.Popen(words,
-                                             env={**ROUNDS, **os.environ},
-                                             stdin=subprocess.PIPE,
-                                             stdout=out,
-                                             stderr=err,
-                                             start_new_session=True,
-                                             preexec_fn=end_with_parent)
-        self._at = 0
+            self._process = subprocess.Popen(words, env={**ROUNDS, **os.environ},
+                                             stdin=subprocess.PIPE, stdout=out, stderr=err,
+                                             start_new_session=True, preexec_fn=end_with_parent)
+        # Of a key; {"campaign"} or {"error"} at a part's end.
+        self.reports = Lines(self._place / "out")
 
     def begin(self, part: _Part) -> None:
         self.part = part
-        line = {
-            "folder": str(part.built.place), "build": str(part.built.place / "build"),
-            "keys": part.keys
-        }
-        try:
-            assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps(line).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has died, which its status says
+        line = {"folder": str(part.built.place), "build": str(part.built.place / "build"),
+                "keys": part.keys}
+        with suppress(BrokenPipeError):  # it has died, which its status says
+            self._stdin.write(json.dumps(line).encode() + b"\n")
+            self._stdin.flush()
+
+    @property
+    def _stdin(self) -> Any:
+        return self._process.stdin
 
     def is_dead(self) -> bool:
         return self._process.poll() is not None
 
-    def reports(self) -> list[dict[str, Any]]:
-        """What it said since the last call: of a key; {"campaign"} or {"error"} at the end of a
-        part."""
-        with open(self._place / "out", "rb") as file:
-            file.seek(self._at)
-            whole = file.read().rpartition(b"\n")[0]
-        self._at += len(whole) + 1 if whole else 0
-        return [json.loads(line) for line in whole.splitlines()]
-
     def said(self) -> str:
         """Why it died."""
-        lines = (self._place / "err").read_text(errors="replace").strip().splitlines()
-        return one_line(
-            lines[-1]) if lines else f"{PROGRAM} ended with the status {self._process.returncode}"
+        return last_line((self._place / "err").read_text(errors="replace"),
+                         f"{PROGRAM} ended with the status {self._process.returncode}")
 
     def stop(self, is_waited_for: bool) -> None:
         """Ends it; what it decided before is reported."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.close()
-        except BrokenPipeError:
-            pass
+        with suppress(BrokenPipeError):
+            self._stdin.close()
         if not is_waited_for and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -128,18 +103,17 @@ class _Part:
 
 
 class Agents:
-    """Shares keys of kernel folders out among devices. `decided`: called with the kernel folder and
-    the report of each key, which has "error" where it has no winner."""
+    """Shares keys of kernel folders out among devices. `decided`: called with the folder and the
+    report of each key, which has "error" where it has no winner."""
     def __init__(self, devices: Sequence[str], scratch: Path,
-                 decided: Callable[[Built, Mapping[str, Any]], None]):
+                 decided: Callable[[Built, Fields], None]):
         self.scratch, self.decided = scratch, decided
         self._agents = [_Agent(device, scratch) for device in devices]
         self._waiting: list[_Part] = []
         self._left: dict[Path, int] = {}  # keys of each folder that have no report
 
     def add(self, built: Built, keys: Sequence[Any]) -> None:
-        """Keys of one folder share processes, so that only as many parts are made as devices would
-        wait otherwise."""
+        """Keys of one folder share processes: parts are made for devices that would wait."""
         n_idle = sum(agent.part is None for agent in self._agents) - len(self._waiting)
         n = max(1, min(len(keys), n_idle))
         self._waiting += [_Part(built, keys[i::n]) for i in range(n)]
@@ -163,19 +137,17 @@ class Agents:
                 agent.begin(self._waiting.pop(0))
 
     def _take(self, agent: _Agent) -> None:
-        for report in agent.reports():
-            part = agent.part
-            if part is None:
+        for report in agent.reports.new():
+            if agent.part is None:
                 continue
             if "key" in report:
-                self._report(part, report)
-            elif "error" in report:
-                self._lose(part, report["error"])
-                agent.part = None
-            else:
-                agent.part = None
+                self._report(agent.part, report)
+                continue
+            if "error" in report:
+                self._lose(agent.part, report["error"])
+            agent.part = None
 
-    def _report(self, part: _Part, report: Mapping[str, Any]) -> None:
+    def _report(self, part: _Part, report: Fields) -> None:
         if report["key"] not in part.keys:
             return
         part.keys.remove(report["key"])
@@ -194,7 +166,7 @@ class Agents:
         is_done = not self.is_busy()
         for agent in self._agents:
             agent.stop(is_done)
-            for report in agent.reports():
+            for report in agent.reports.new():
                 if agent.part is not None and "winner" in report:
                     self._report(agent.part, report)
         self._agents, self._waiting = [], []

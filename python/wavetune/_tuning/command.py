@@ -1,10 +1,10 @@
-"""python3 -m wavetune tune PROGRAM ARGUMENT…: from a program to a folder with which it starts
-tuned (docs/start-tuned.md).
+"""python3 -m wavetune tune PROGRAM ARGUMENT…: from a program to a folder with which it starts tuned
+(docs/start-tuned.md).
 
-The program runs as `run` has it, takes the first config of each function, and records what it
-launches (program.py). Meanwhile a process compiles what is recorded (_captured/following.py). When
-the program is over, what was compiled is tuned on this machine's GPUs (agents.py), and each winner
-goes into the folder at once (folder.py). With a server that is its part (served.py).
+The program takes the first config of each function, and records what it launches (program.py).
+Meanwhile a process compiles that (_captured/following.py). When the program is over, it is tuned on
+this machine's GPUs (agents.py), and each winner goes into the folder at once (folder.py). served.py
+has what a server does instead.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Sequence
 
 from .._binaries import path_of
+from .._canonical import Fields, Json
 from .._captured.confined import find_launcher
 from .._captured.following import Follower
 from .._errors import PackError
-from .._cli import Parser, add_compilers
-from .._pack.interpreter import describe
+from .._cli import Parser, add_compilers, add_options, toolchain
 from .._runtime import running
 from .agents import PROGRAM, Agents, Probe
 from .folder import Built, Environment, TunedFolder
@@ -52,43 +52,25 @@ def _parser() -> argparse.ArgumentParser:
                      description="Tune what a program launches: on this machine, or by a server.",
                      epilog=_EPILOG,
                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache",
-                        metavar="FOLDER",
-                        default="wavetune-cache",
-                        help="where the winners go, with their code (%(default)s)")
-    parser.add_argument("--seconds",
-                        type=float,
-                        metavar="N",
-                        help="end the program after N seconds (SIGTERM) and tune what it launched")
-    parser.add_argument("--device",
-                        action="append",
-                        default=[],
-                        metavar="NAME",
-                        help="as `wavetune-agent probe` names it; may be "
-                        "repeated (all GPUs)")
-    parser.add_argument("--again",
-                        action="store_true",
-                        help="also try keys that had no winner before")
+    add_options(
+        parser,
+        ("--cache", "FOLDER", "where the winners go, with their code (%(default)s)",
+         {"default": "wavetune-cache"}),
+        ("--seconds", "N", "end the program after N seconds (SIGTERM) and tune what it launched",
+         {"type": float}),
+        ("--device", "NAME", "as `wavetune-agent probe` names it; may be repeated (all GPUs)",
+         {"action": "append", "default": []}),
+        ("--again", None, "also try keys that had no winner before"))
     add_compilers(parser)
-    parser.add_argument("--local",
-                        action="store_true",
-                        help="tune here although $WAVETUNE_URL is set")
-    parser.add_argument("--wait",
-                        type=float,
-                        metavar="S",
-                        help="with a server: leave after S seconds, with status 9; jobs go on")
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print one JSON document on stdout; what the program prints there goes "
-        "to stderr")
-    parser.add_argument("-m",
-                        action="store_true",
-                        dest="is_module",
-                        help="run a module, as `python3 -m` does")
-    parser.add_argument("program",
-                        nargs=argparse.REMAINDER,
-                        metavar="PROGRAM",
+    add_options(
+        parser,
+        ("--local", None, "tune here although $WAVETUNE_URL is set"),
+        ("--wait", "S", "with a server: leave after S seconds, with status 9; jobs go on",
+         {"type": float}),
+        ("--json", None,
+         "print one JSON document on stdout; what the program prints there goes to stderr"),
+        ("-m", None, "run a module, as `python3 -m` does", {"dest": "is_module"}))
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM",
                         help=argparse.SUPPRESS)
     return parser
 
@@ -100,80 +82,61 @@ class _Tuning:
         self.started = time.monotonic()
         self.folder = TunedFolder(Path(arguments.cache).absolute())
         self.seconds: dict[str, float] = {}
-        self.environment: Environment | None = None
-        self.results: list[dict[str, Any]] = []
+        self.environment: Environment  # of the launches, once there are some
+        self.results: list[Json] = []
         self.names: dict[Path, str] = {}  # of the functions of kernel folders
         self.progress = Progress()
 
     # What was recorded.
 
-    def settled(self) -> dict[str, Any]:
-        """Of each environment: keys that are not built, as they have a result or a build that
-        waits."""
-        found = {}
-        for environment in self.folder.environments():
-            own = [[closure, list(texts)]
-                   for (closure, texts), result in environment.results.items()
-                   if result["state"] == "tuned" or not self.arguments.again]
-            own += [[closure, list(texts)] for built in environment.built()
-                    for closure, texts in built.of.values()]
-            found[environment.digest] = own
-        return found
+    def settled(self) -> Json:
+        """Of each environment, keys that have a result, or a build that waits."""
+        return {environment.digest: [
+            *(place for place, result in environment.results.items()
+              if result["state"] == "tuned" or not self.arguments.again),
+            *(place for built in environment.built() for place in built.made_for.values())
+        ] for environment in self.folder.environments()}
 
-    def take(self, event: Mapping[str, Any], agents: Agents) -> None:
+    def take(self, event: Fields, agents: Agents) -> None:
         """A function that was built, or refused."""
-        environment = self.environment
-        assert environment is not None
         for one in event["built"]:
-            built = environment.keep_built(Path(one["folder"]), one["of"])
-            self.queue(built, agents)
+            self.queue(self.environment.keep_built(Path(one["folder"]), one["of"]), agents)
         for one in event["refused"]:
-            for closure, texts, key in one.get("of", ()):
-                if environment.is_tuned(closure, texts):
-                    continue  # another launch of the key
-                self.add({
-                    "closure": closure, "texts": texts, "function": event["function"], "key": key,
-                    "state": "refused", "why": one["why"], "seconds": 0.0
-                })
-            if not one.get("of"):
+            for closure, texts, key in one["of"]:
+                if not self.environment.is_tuned(closure, texts):  # by another launch of the key
+                    self.add({
+                        "closure": closure, "texts": texts, "function": event["function"],
+                        "key": key, "state": "refused", "why": one["why"], "seconds": 0.0
+                    })
+            if not one["of"]:
                 print(f"wavetune tune: {one['function']}: {one['why']}", file=sys.stderr)
 
     def queue(self, built: Built, agents: Agents) -> None:
         """Its keys that have no winner are tuned."""
-        environment = self.environment
-        assert environment is not None
-        keys = [
-            json.loads(key) for key, (closure, texts) in built.of.items()
-            if not environment.is_tuned(closure, texts)
-        ]
-        if keys:
-            record = built.document("build/build.json")["record"]
-            self.names[built.place] = (
-                record["function"]["name"] if "name" in record["function"] else record["name"]
-            )
-            agents.add(built, keys)
-        else:
+        keys = [json.loads(key) for key, place in built.made_for.items()
+                if not self.environment.is_tuned(*place)]
+        if not keys:
             built.remove()
+            return
+        record = built.document("build/build.json")["record"]
+        self.names[built.place] = record["function"].get("name", record["name"])
+        agents.add(built, keys)
 
-    def decided(self, built: Built, report: Mapping[str, Any]) -> None:
-        environment = self.environment
-        assert environment is not None
+    def decided(self, built: Built, report: Fields) -> None:
         result = built.result_of(report, self.names[built.place],
                                  float(report.get("device_seconds", 0.0)))
         if report.get("is_lost"):
             self.results.append(result)  # it was not tried, which another call will do
             return
         if result["state"] == "tuned":
-            environment.keep_code(built, result["code"])
+            self.environment.keep_code(built, result["code"])
         self.add(result)
 
-    def add(self, result: dict[str, Any]) -> None:
-        environment = self.environment
-        assert environment is not None
-        environment.add(result)
+    def add(self, result: Json) -> None:
+        self.environment.add(result)
         self.results.append(result)
         if result["state"] == "tuned":
-            environment.write_choices()
+            self.environment.write_choices()
 
     # All of it.
 
@@ -182,14 +145,15 @@ class _Tuning:
         captures, place = scratch / "captures", scratch / "build"
         for made in (captures, place):
             made.mkdir()
-        own = {name: value for name, value in os.environ.items() if name not in _OF_SERVER}
-        own["WAVETUNE_CACHE"] = str(self.folder.path)
+        variables = {name: value for name, value in os.environ.items() if name not in _OF_SERVER}
+        variables["WAVETUNE_CACHE"] = str(self.folder.path)
         try:
-            with RecordedProgram(words_of(self.arguments), captures, own,
+            with RecordedProgram(words_of(self.arguments), captures, variables,
                                  self.arguments.json) as self.program:
                 probe = Probe() if not self.arguments.device else None
                 with Follower(place, captures, _launcher(), self.arguments.processes,
-                              self.arguments.timeout, _stated(), self.settled()) as follower:
+                              self.arguments.timeout, toolchain(self.arguments),
+                              self.settled()) as follower:
                     self.program.wait(self.arguments.seconds)
                     self.seconds["program"] = time.monotonic() - self.started
                     self.tune(follower, scratch, probe)
@@ -208,16 +172,12 @@ class _Tuning:
         if not launches:
             return
         follower.end()
-        stated, recorded = (
-            launches[0]["environment"],
-            {(one["closure"], tuple(one["key"])) for one in launches},
-        )
+        stated = launches[0]["environment"]
         self.environment = self.folder.environment(stated)
         self.environment.write_choices()  # a call that was killed may not have
         waiting = self.environment.built()  # of an earlier call
-        known = {(closure, tuple(texts))
-                 for closure, texts in self.settled().get(self.environment.digest, ())}
-        if not waiting and recorded <= known:
+        recorded = {(one["closure"], tuple(one["key"])) for one in launches}
+        if not waiting and recorded.issubset(self.settled().get(self.environment.digest, ())):
             return
         # Agents open their devices while functions are built.
         devices = self.arguments.device or probe.devices(stated)  # type: ignore[union-attr]
@@ -227,7 +187,7 @@ class _Tuning:
                 self.queue(built, agents)
             while True:
                 is_over = follower.process.poll() is not None
-                for event in follower.events():
+                for event in follower.events.new():
                     self.take(event, agents)
                 agents.work()
                 if is_over:
@@ -260,65 +220,51 @@ class _Tuning:
         self.seconds["all"] = time.monotonic() - self.started
         results = sorted(self.results, key=lambda one: (one["function"], json.dumps(one["key"])))
         tuned = [one for one in results if one["state"] == "tuned"]
-        earlier = [] if self.environment is None else list(self.environment.results.values())
+        environment = getattr(self, "environment", None)
         if self.arguments.json:
             members = ("function", "key", "state", "first", "winner", "verdict", "gain", "interval",
                        "configs", "seconds", "why")
-            print(
-                json.dumps({
-                    "cache": str(self.folder.path), "program": {
-                        "status": self.program.status, "was_stopped": self.program.was_stopped
-                    }, "seconds": {name: round(value, 3)
-                                   for name, value in self.seconds.items()}, "status": status,
-                    "environment": self.environment.stated if self.environment is not None else
-                    None, "keys": [{name: one[name]
-                                    for name in members if name in one} for one in results]
-                }))
+            print(json.dumps({
+                "cache": str(self.folder.path), "program": self.program.outcome(),
+                "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+                "status": status, "environment": environment and environment.stated,
+                "keys": [{name: one[name] for name in members if name in one} for one in results]
+            }))
             return
         for line in _table(results):
             print(line, file=sys.stderr)
         if self.program.has_failed():
             print(f"wavetune tune: the program failed: {self.program.ending()}", file=sys.stderr)
         if not results and status == 0:
-            left = sum(one["state"] != "tuned" for one in earlier)
-            print("wavetune tune: nothing new: " +
-                  (f"{left} keys had no winner before (--again tries them again)"
-                   if left else "every key that the program launched has a choice"),
+            left = sum(one["state"] != "tuned" for one in environment.results.values()) \
+                if environment else 0
+            print("wavetune tune: nothing new:",
+                  f"{left} keys had no winner before (--again tries them again)"
+                  if left else "every key that the program launched has a choice",
                   file=sys.stderr)
         elif tuned:
             words = "-m MODULE" if self.arguments.is_module else "PROGRAM"
-            print(
-                f"wavetune tune: {len(tuned)} {'key' if len(tuned) == 1 else 'keys'} tuned in "
-                f"{self.seconds['all']:.1f} s; start with: python3 -m wavetune run --cache "
-                f"{self.arguments.cache} {words}",
-                file=sys.stderr)
+            print(f"wavetune tune: {len(tuned)} {'key' if len(tuned) == 1 else 'keys'} tuned in "
+                  f"{self.seconds['all']:.1f} s; start with: python3 -m wavetune run --cache "
+                  f"{self.arguments.cache} {words}", file=sys.stderr)
 
 
 def _launcher() -> str | None:
-    """What confines compilers, where this Linux can: the text that they compile is of a program
-    that this user runs anyway."""
+    """What confines compilers, where this Linux can: this user runs the program's text anyway."""
     try:
         return find_launcher(False)
     except PackError:
         return None
 
 
-def _stated() -> dict[str, str]:
-    return {name: str(value) for name, value in (("torch", describe()["torch"]), ) if value}
-
-
-def _words(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def _words(config: Fields, other: Fields) -> str:
     """The members of a config that another does not have."""
-    own = [
-        f"{name}={value}" for name, value in config.items()
-        if value is not None and (other.get(name) != value or config == other)
-    ]
-    return ", ".join(own)
+    return ", ".join(f"{name}={value}" for name, value in config.items()
+                     if value is not None and (other.get(name) != value or config == other))
 
 
-def _table(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for each function and key; of configs, what differs between the first and the
-    winner."""
+def _table(results: Sequence[Fields]) -> list[str]:
+    """A line for each function and key; of configs, what differs."""
     if not results:
         return []
     rows = [("function", "key", "first config", "winner", "gain", "seconds")]

@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
-from .._canonical import canonical, digest, digest_bytes
+from .._canonical import Fields, Json, canonical, digest, digest_bytes
 from .._errors import PackError
 from .._runtime.choices import CODE, ENVIRONMENTS, LAUNCHERS_MAX, NAME, VERSION, place_of
 
@@ -35,30 +35,23 @@ class TunedFolder:
     def __init__(self, path: Path):
         self.path = path
         if (path / NAME).exists():
-            raise PackError(
-                f"{path} has a {NAME} that `wavetune fetch` or a person wrote: name another folder "
-                "with --cache")
-        if (
-            path.exists()
-            and not (path / ENVIRONMENTS).is_dir()
-            and (not path.is_dir() or any(path.iterdir()))
-        ):
-            raise PackError(
-                f"{path} is there and is no folder of `wavetune tune`: name another one with "
-                "--cache")
+            raise PackError(f"{path} has a {NAME} that `wavetune fetch` or a person wrote: name "
+                            "another folder with --cache")
+        if path.exists() and not (path / ENVIRONMENTS).is_dir() and (
+                not path.is_dir() or any(path.iterdir())):
+            raise PackError(f"{path} is there and is no folder of `wavetune tune`: name another "
+                            "one with --cache")
         try:
             for made in (path, path / ENVIRONMENTS):
                 made.mkdir(mode=_MODE, parents=True, exist_ok=True)
             self._lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise PackError(
-                f"another `wavetune tune` works in {path}: wait for it, or name another folder "
-                "with --cache",
-                1) from None
+            raise PackError(f"another `wavetune tune` works in {path}: wait for it, or name "
+                            "another folder with --cache", 1) from None
         except OSError as error:
-            raise PackError(
-                f"cannot use {path}: {error.strerror}; name another folder with --cache") from None
+            raise PackError(f"cannot use {path}: {error.strerror}; name another folder with "
+                            "--cache") from None
         for left in path.glob(f"{_RUN}*"):  # of a run that was killed
             shutil.rmtree(left, ignore_errors=True)
 
@@ -71,32 +64,30 @@ class TunedFolder:
             if (place / "environment.json").exists():
                 yield Environment(self.path, json.loads((place / "environment.json").read_text()))
 
-    def environment(self, stated: Mapping[str, Any]) -> Environment:
+    def environment(self, stated: Fields) -> Environment:
         return Environment(self.path, stated)
 
 
 class Environment:
     """What is of one environment. Names nothing that is not there."""
-    def __init__(self, folder: Path, stated: Mapping[str, Any]):
+    def __init__(self, folder: Path, stated: Fields):
         self.stated, self.digest = dict(stated), digest(stated)
         self.place = Path(place_of(str(folder), stated))
-        self.results: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
-        try:
-            for line in (self.place / "results.jsonl").read_text().splitlines():
-                try:
-                    self._take(json.loads(line))
-                except ValueError:
-                    continue  # the machine went down while it was written
-        except FileNotFoundError:
-            pass
+        self.results: dict[tuple[str, tuple[str, ...]], Json] = {}
+        path = self.place / "results.jsonl"
+        for line in path.read_text().splitlines() if path.exists() else ():
+            try:
+                self._take(json.loads(line))
+            except ValueError:
+                continue  # the machine went down while it was written
 
-    def _take(self, result: dict[str, Any]) -> None:
+    def _take(self, result: Json) -> None:
         self.results[result["closure"], tuple(result["texts"])] = result
 
     def is_tuned(self, closure: str, texts: Any) -> bool:
         return self.results.get((closure, tuple(texts)), {}).get("state") == "tuned"
 
-    def add(self, result: dict[str, Any]) -> None:
+    def add(self, result: Json) -> None:
         """Keeps a result for good."""
         self._make()
         with open(self.place / "results.jsonl", "ab+") as file:
@@ -143,38 +134,32 @@ class Environment:
 
     def write_choices(self) -> None:
         """Makes choices.json of the results."""
-        functions: dict[str, Any] = {}
-        code: dict[str, Any] = {}
+        functions: Json = {}
+        code: Json = {}
         for (closure, texts), result in sorted(self.results.items()):
             if result["state"] != "tuned":
                 continue
             function = functions.setdefault(
                 closure, {"name": result["function"].rpartition(":")[2], "choices": []})
-            function["choices"].append({
-                "config": result["winner"], "key": list(texts),
-                "tuning_ms": round(1000 * result["seconds"])
-            })
+            function["choices"].append({"config": result["winner"], "key": texts,
+                                        "tuning_ms": round(1000 * result["seconds"])})
             code.update(result["code"])
             launchers = function.setdefault("launchers", [])
             launchers += [one for one in result["launchers"] if one not in launchers]
             del launchers[LAUNCHERS_MAX:]
         if functions:
-            _replace(
-                self.place / NAME,
-                canonical({
-                    "version": VERSION, "environment": self.stated, "functions": functions,
-                    "code": code
-                }).encode())
+            _replace(self.place / NAME, canonical({
+                "version": VERSION, "environment": self.stated, "functions": functions,
+                "code": code}).encode())
 
 
 class Built:
     """A kernel folder with its build."""
     def __init__(self, place: Path):
         self.place = place
-        self.of = {
-            canonical(key): (closure, tuple(texts))
-            for closure, texts, key in json.loads((place / _OF).read_text())
-        }
+        # By the text of a key: the closure and the texts of its choice.
+        self.made_for = {canonical(key): (closure, tuple(texts))
+                         for closure, texts, key in json.loads((place / _OF).read_text())}
 
     def document(self, name: str) -> Any:
         return json.loads((self.place / name).read_text())
@@ -182,36 +167,34 @@ class Built:
     def remove(self) -> None:
         shutil.rmtree(self.place)
 
-    def result_of(self, report: Mapping[str, Any], function: str, seconds: float) -> dict[str, Any]:
+    def result_of(self, report: Fields, function: str, seconds: float) -> Json:
         """A result of what `wavetune-agent tune --json` reported of a key."""
         key = canonical(report["key"])
-        closure, texts = self.of[key]
-        result: dict[str, Any] = {
-            "closure": closure, "texts": list(texts), "function": function, "key": report["key"],
+        closure, texts = self.made_for[key]
+        result: Json = {
+            "closure": closure, "texts": texts, "function": function, "key": report["key"],
             "seconds": round(seconds, 3)
         }
         if "winner" not in report:
             return {**result, "state": "failed", "why": report.get("error", "no reason was stated")}
         verdict, winner = report["verdict"], report["winner"]["config_values"]
-        result.update(state="tuned",
-                      first=self.document("space.json")["configs"][report["baseline"]],
-                      winner=winner,
-                      configs=report["configs"],
-                      gain=verdict["speedup"],
-                      verdict=verdict["verdict"],
-                      interval=[1 / verdict[name] for name in ("baseline_upper", "baseline_lower")],
-                      code={},
-                      launchers=[])
         variant = next(one for one in self.document("build/build.json")["variants"]
                        if canonical(one["key"]) == key)
+        launchers, code = [], {}
         for one in (variant, *variant.get("also", ())):
-            if one["signature"] not in result["launchers"]:
-                result["launchers"].append(one["signature"])
+            if one["signature"] not in launchers:
+                launchers.append(one["signature"])
             for made in one["objects"]:
                 cache = made["metadata"].get("cache")
                 if cache is not None and canonical(made["config"]) == canonical(winner):
-                    result["code"][cache["folder"]] = cache["files"]
-        return result
+                    code[cache["folder"]] = cache["files"]
+        return {
+            **result, "state": "tuned", "winner": winner, "configs": report["configs"],
+            "first": self.document("space.json")["configs"][report["baseline"]],
+            "gain": verdict["speedup"], "verdict": verdict["verdict"], "launchers": launchers,
+            "interval": [1 / verdict[name] for name in ("baseline_upper", "baseline_lower")],
+            "code": code
+        }
 
 
 def _replace(path: Path, data: bytes) -> None:

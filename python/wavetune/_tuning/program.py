@@ -1,5 +1,4 @@
-"""A program that `python3 -m wavetune tune` runs: it takes the first config of each function, and
-records what it launches."""
+"""A program that `tune` runs: it takes first configs, and its launches are recorded."""
 
 from __future__ import annotations
 
@@ -12,6 +11,9 @@ import time
 from pathlib import Path
 from typing import Any, Mapping, NoReturn, Sequence
 
+from .._canonical import Json
+from .._pack.terminal import Line
+
 POLL_S = 0.02
 OWN_S, KILL_S = 3.0, 10.0  # after Ctrl-C: until SIGTERM, until SIGKILL
 
@@ -21,8 +23,8 @@ class Interrupted(Exception):
 
 
 class RecordedProgram:
-    """Use as a context, which kills the program where it still runs, with the processes that it
-    started. Takes the signals of this process."""
+    """Use as a context, which kills the program with the processes that it started. Takes the
+    signals of this process."""
     def __init__(self, words: Sequence[str], captures: Path, environment: Mapping[str, str],
                  is_json: bool):
         self.n_interrupts, self.was_stopped = 0, False
@@ -30,12 +32,11 @@ class RecordedProgram:
         signal.signal(signal.SIGTERM, self._on_term)
         self.status: int | None = None
         self.started, self.captures = time.monotonic(), captures
-        own = {
+        variables = {
             **environment, "WAVETUNE_CAPTURE": "source", "WAVETUNE_CAPTURE_TO": str(captures),
-            "WAVETUNE_ON_MISS": "first"
-        }
+            "WAVETUNE_ON_MISS": "first"}
         self._process = subprocess.Popen([sys.executable, "-m", "wavetune", "run", *words],
-                                         env=own,
+                                         env=variables,
                                          stdout=sys.stderr.fileno() if is_json else None)
 
     def __enter__(self) -> RecordedProgram:
@@ -48,8 +49,7 @@ class RecordedProgram:
             self._signal_left(signal.SIGKILL)
 
     def _signal_left(self, number: int) -> bool:
-        """Whether there are processes that the program started, which get the signal. They are
-        known by their environment."""
+        """Signals what the program started, known by its environment; whether any is left."""
         own, found = b"WAVETUNE_CAPTURE_TO=" + os.fsencode(self.captures), False
         for name in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -67,8 +67,7 @@ class RecordedProgram:
         raise SystemExit(128 + number)
 
     def wait(self, limit_s: float | None) -> None:
-        """Until it has ended, by itself, after the limit, or at an interrupt; a second one is
-        Interrupted."""
+        """Until it has ended, by the limit or an interrupt; a second: Interrupted."""
         stopped_s = term_s = None
         while True:
             try:
@@ -106,46 +105,42 @@ class RecordedProgram:
         """Whether it ended badly, and not because it was stopped."""
         return self.status != 0 and not self.was_stopped
 
+    def outcome(self) -> Json:
+        return {"status": self.status, "was_stopped": self.was_stopped}
+
     def ending(self) -> str:
         if self.status is not None and self.status < 0:
             return f"it was ended by signal {-self.status} ({signal.Signals(-self.status).name})"
         return f"it ended with the status {self.status}"
 
-    def documents(self, kind: str) -> list[dict[str, Any]]:
+    def documents(self, kind: str) -> list[Json]:
         """What it recorded: "functions" or "launches"."""
-        return [
-            json.loads(path.read_text())
-            for path in sorted((self.captures / kind).glob("[!.]*.json"))
-        ]
+        return [json.loads(path.read_text())
+                for path in sorted(self.captures.glob(f"{kind}/[!.]*.json"))]
 
 
 class Progress:
-    """One line on a terminal, once the program has ended: before, the terminal is the program's.
-    Elsewhere a line for each text."""
+    """A line on a terminal, which is the program's while it runs; elsewhere one for each text."""
     def __init__(self, is_quiet: bool = True):
-        self._is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._line = Line()
         self._is_quiet, self._text, self._started = is_quiet, "", time.monotonic()
 
     def show(self, text: str) -> None:
-        if self._is_terminal:
-            self._text = text
-            line = f"wavetune tune: {text}, {time.monotonic() - self._started:.0f} s"
-            print(f"\r{line[:120]}\x1b[K", end="", file=sys.stderr, flush=True)
-        elif text != self._text and not self._is_quiet:
-            self._text = text
+        line = f"wavetune tune: {text}, {time.monotonic() - self._started:.0f} s"
+        self._line.show(line[:120])
+        if text != self._text and not self._line.is_there and not self._is_quiet:
             print(f"wavetune tune: {text}", file=sys.stderr, flush=True)
+        self._text = text
 
     def end(self) -> None:
-        if self._is_terminal and self._text:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        if self._text:
+            self._line.end()
 
 
 def table(rows: Sequence[Sequence[str]], wide: int) -> list[str]:
     """Lines of columns; a cell of the column `wide` that is long goes over the next ones."""
-    widths = [
-        min(48, max(len(row[i]) for row in rows if i != wide or not row[i].startswith("none: ")))
-        for i in range(len(rows[0]))
-    ]
-    return [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows
-    ]
+    widths = [min(48, max(len(row[i]) for row in rows
+                          if i != wide or not row[i].startswith("none: ")))
+              for i in range(len(rows[0]))]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip()
+            for row in rows]

@@ -1,6 +1,7 @@
-"""`python3 -m wavetune tune` with a server: posts what the program recorded, makes jobs of what
-builders have built, and waits until each key is tuned and, where a policy makes releases, served.
-It says what is left, and whose move that is."""
+"""`tune` with a server: posts what the program recorded, makes jobs of what builders have built,
+and waits until each key is tuned and, where a policy makes releases, served. It says what is left,
+and whose move that is.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
-from .._canonical import canonical
+from .._canonical import Fields, Json, canonical
 from .._errors import PackError
 from .._runtime.capture import POST_MAX, body_of
 from .._runtime.wire import BODY_MAX
@@ -29,8 +30,8 @@ TIMED_OUT, INTERRUPTED = 9, 130
 
 
 class _Asking:
-    def __init__(self, client: Client, functions: Sequence[Mapping[str, Any]],
-                 launches: Sequence[Mapping[str, Any]]):
+    def __init__(self, client: Client, functions: Sequence[Fields],
+                 launches: Sequence[Fields]):
         self.client, self.functions, self.launches = client, functions, launches
         self.may_tune = True
         self.wanted: dict[str, set[Any]] = collections.defaultdict(set)  # by closure
@@ -40,10 +41,8 @@ class _Asking:
                 (key, str(one["environment"].get("arch", "")), str(one["triton"])))
 
     def post(self) -> None:
-        documents = [
-            *(("functions", one) for one in self.functions),
-            *(("launches", one) for one in self.launches)
-        ]
+        documents = [(kind, one) for kind in ("functions", "launches")
+                     for one in getattr(self, kind)]
         while documents:
             n = min(POST_MAX, len(documents))
             while n > 1 and len(body_of(documents[:n])) > BODY_MAX:
@@ -51,7 +50,7 @@ class _Asking:
             self.client.request("POST", "/v1/captures", json.loads(body_of(documents[:n])))
             del documents[:n]
 
-    def look(self) -> list[dict[str, Any]]:
+    def look(self) -> list[Json]:
         """The keys as the server has them, and jobs for those that are built."""
         found, built = [], []
         for item in self.client.captures():
@@ -77,18 +76,18 @@ class _Asking:
                 self.may_tune = False  # a submitter's move
         return found
 
-    def _is_wanted(self, closure: str, launch: Mapping[str, Any]) -> bool:
+    def _is_wanted(self, closure: str, launch: Fields) -> bool:
         own = canonical(launch["key"]), str(launch["arch"] or ""), str(launch["triton"])
         return own in self.wanted[closure]
 
-    def is_open(self, one: Mapping[str, Any]) -> bool:
+    def is_open(self, one: Fields) -> bool:
         """Whether something goes on that needs nobody."""
         state = one["state"]
         return state in _GOES_ON or state == "built" and self.may_tune or \
             state == "tuned" and one["move"] == "policy"
 
 
-def _summary(keys: Sequence[Mapping[str, Any]]) -> str:
+def _summary(keys: Sequence[Fields]) -> str:
     """All keys in a line."""
     counts = collections.Counter(one["waits_for"] or one["state"] for one in keys)
     if not keys:
@@ -98,10 +97,10 @@ def _summary(keys: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _wait(asking: _Asking, program: RecordedProgram,
-          limit_s: float | None) -> tuple[list[dict[str, Any]], int]:
+          limit_s: float | None) -> tuple[list[Json], int]:
     """(the keys, the status)"""
     started, progress, between_s = time.monotonic(), Progress(is_quiet=False), _ASK_S[0]
-    keys: list[dict[str, Any]] = []
+    keys: list[Json] = []
     try:
         while True:
             keys = asking.look()
@@ -121,15 +120,14 @@ def _wait(asking: _Asking, program: RecordedProgram,
 
 
 def _report(arguments: argparse.Namespace, program: RecordedProgram,
-            keys: Sequence[Mapping[str, Any]], status: int) -> None:
+            keys: Sequence[Fields], status: int) -> None:
     keys = sorted(keys, key=lambda one: (one["function"], canonical(one["key"])))
     if arguments.json:
         members = ("function", "key", "state", "job", "channel", "refused", "reason", "waits_for",
                    "move")
         print(
             json.dumps({
-                "server": os.environ["WAVETUNE_URL"],
-                "program": {"status": program.status, "was_stopped": program.was_stopped},
+                "server": os.environ["WAVETUNE_URL"], "program": program.outcome(),
                 "status": status, "keys": [{name: one[name]
                                             for name in members if name in one} for one in keys]
             }))
@@ -139,17 +137,14 @@ def _report(arguments: argparse.Namespace, program: RecordedProgram,
         key = ", ".join(f"{name}={value}" for name, value in one["key"].items())
         rows.append((one["function"], key, one["state"], one.get("channel") or "", one["move"] or
                      "", one["waits_for"] or one.get("refused") or one.get("reason") or ""))
-    for line in (
-        table(rows, 5)
-        if keys
-        else ["wavetune tune: nothing new: every key that the program launched has a choice"]
-    ):
+    nothing = ["wavetune tune: nothing new: every key that the program launched has a choice"]
+    for line in table(rows, 5) if keys else nothing:
         print(line, file=sys.stderr)
 
 
 def tune_served(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     scratch = Path(tempfile.mkdtemp(prefix="wavetune-tune."))
-    keys: list[dict[str, Any]] = []
+    keys: list[Json] = []
     try:
         client = Client()
         with RecordedProgram(words, scratch, os.environ, arguments.json) as program:

@@ -1,5 +1,4 @@
-"""Which torch and triton this Python has, without importing either: importing can load drivers and
-takes seconds."""
+"""Which torch and triton this Python has: importing them loads drivers, for seconds."""
 
 import importlib.util
 import platform
@@ -23,8 +22,7 @@ def _assigned(module: str, file: str, name: str) -> str | None:
 
 
 def describe() -> dict[str, str | None]:
-    """Versions as the packages print them, None where there is none; torch_hip, torch_cuda: what
-    torch is built for."""
+    """Versions as the packages print them; torch_hip, torch_cuda: what torch is built for."""
     return {"python": platform.python_version(),
             "triton": _assigned("triton", "__init__.py", "__version__"),
             "torch": _assigned("torch", "version.py", "__version__"),

@@ -12,10 +12,11 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict
 
 from ._errors import PackError
 
+Named = Dict[str, Any]  # values by name: an object of JSON, the arguments of a launch
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
 
 

@@ -8,25 +8,21 @@ A value is a small JSON document. Its reader builds a config from it, so `induct
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
 import sys
 from typing import Any
 
-from . import counters
+from . import counters, environment
 from .hooks import when_there
 from .log import log, quietly
 from .sender import path_of
+from .wire import Bad
 
 BYTES_MAX = {"inductor": 16 << 10, "helion": 64 << 10}
 NEWEST_MAX = 100
 HARDWARE_MAX = 200
-
-
-class Bad(Exception):
-    """A value is not what the autotuner writes; the text says why."""
 
 
 class Found:
@@ -44,8 +40,7 @@ class Found:
         could be changed on its way."""
         own, wire = self.program.settings, self.program.wire
         return not self.is_closed and wire is not None and wire.is_private and \
-            own.token is not None and \
-            not own.trusted_keys and not own.is_pinned
+            own.token is not None and not own.trusted_keys and not own.is_pinned
 
     def get(self, tool: str, key: str) -> Any:
         """The value, parsed; None where there is none."""
@@ -66,8 +61,7 @@ class Found:
 
     def hardware(self) -> str | None:
         """The hardware that values are for; None: it is not known, and nothing is shared."""
-        if self._hardware is None:
-            self._hardware = hardware()
+        self._hardware = self._hardware or hardware()
         if self._hardware is None and not self._is_told:
             self._is_told = True
             log("configs of Inductor and Helion are not shared: the GPU's model is not known")
@@ -102,11 +96,10 @@ def is_hash(key: Any) -> bool:
 
 def check_scalar(name: str, value: Any) -> None:
     """That it is null, a boolean, an integer of 32 bits or a short word. Raises Bad."""
-    if value is None or isinstance(value, bool) or type(value) is int and \
-            -2**31 <= value < 2**31 or \
-            isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.:\-]{0,128}", value):
-        return
-    raise Bad(f"{name[:80]} has no value of a config")
+    if not (value is None or isinstance(value, bool) or
+            type(value) is int and -2**31 <= value < 2**31 or
+            isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.:\-]{0,128}", value)):
+        raise Bad(f"{name[:80]} has no value of a config")
 
 
 def check_name(name: Any) -> None:
@@ -133,12 +126,14 @@ def hardware() -> str | None:
     if not isinstance(stated, dict):
         stated = {}
     gpu = stated.get("gpu") or _gpu() or _gpu_of_torch()
-    partition = stated.get("partition") if "partition" in stated else _partition()
+    partition = stated.get("partition") if "partition" in stated else \
+        "+".join(sorted(environment.partitions()))
     version = getattr(sys.modules.get("torch"), "version", None)
-    runtime = {name: stated.get(name) or getattr(version, attribute, None)
-               for name, attribute in (("cuda", "cuda"), ("rocm", "hip"))}
     names = [str(one) for one in (gpu, partition) if one]
-    names += [f"{name} {one}" for name, one in runtime.items() if one]
+    for name, attribute in (("cuda", "cuda"), ("rocm", "hip")):
+        runtime = stated.get(name) or getattr(version, attribute, None)
+        if runtime:
+            names.append(f"{name} {runtime}")
     text = "; ".join(names)
     return text if gpu and text.isprintable() and len(text.encode()) <= HARDWARE_MAX else None
 
@@ -146,15 +141,15 @@ def hardware() -> str | None:
 def _gpu() -> str | None:
     """The model of this machine's GPUs, as NVIDIA's driver names it, or AMD's by its PCI id; None:
     none, or several models."""
-    found = set()
-    for path in glob.glob("/proc/driver/nvidia/gpus/*/information"):
-        found.update(re.findall(r"^Model:\s*(\S.*?)\s*$", _text(path), re.MULTILINE))
-    for path in glob.glob("/sys/class/kfd/kfd/topology/nodes/*/properties"):
-        facts = dict(line.split(maxsplit=1) for line in _text(path).splitlines() if " " in line)
+    found: set[str] = set()
+    for kind, text in environment.gpu_texts():
+        if kind == "nvidia":
+            found.update(re.findall(r"^Model:\s*(\S.*?)\s*$", text, re.MULTILINE))
+            continue
+        facts = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line)
         if facts.get("simd_count", "0") != "0":  # a node with none is a CPU
-            found.add(
-                f"PCI {int(facts.get('vendor_id', '0')):04x}:{int(facts.get('device_id', '0')):04x}"
-            )
+            vendor, device = (int(facts.get(name, "0")) for name in ("vendor_id", "device_id"))
+            found.add(f"PCI {vendor:04x}:{device:04x}")
     return found.pop() if len(found) == 1 else None
 
 
@@ -165,22 +160,6 @@ def _gpu_of_torch() -> str | None:
         return cuda.get_device_name() if cuda is not None and cuda.is_initialized() else None
     except Exception:  # whatever torch raises for a device that is lost: its model is not known
         return None
-
-
-def _partition() -> str:
-    modes = {
-        _text(path).strip()
-        for path in glob.glob("/sys/class/drm/card*/device/current_compute_partition")
-    }
-    return "+".join(sorted(modes))
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(1 << 16)
-    except OSError:
-        return ""
 
 
 _found: Found | None = None

@@ -21,9 +21,7 @@ compiler.
 from __future__ import annotations
 
 import atexit
-import base64
 import functools
-import hashlib
 import inspect
 import os
 import re
@@ -31,15 +29,16 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import threading
 import time
 import types
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
+from .._canonical import Named, digest_bytes
 from .closure import jit_function
+from .code import folder_name
 from .log import log, quietly, text_of
 from .restore import cache_of
-from .worker import Jobs, threads_max
+from .worker import Early, threads_max
 
 LAUNCHERS_MAX = 64  # of a program, ahead
 TYPES_MAX = 256  # of a launcher
@@ -59,7 +58,7 @@ class Launcher(NamedTuple):
     warp_size: int
     types: tuple[Any, ...]  # texts, or tuples of them
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> Named:
         return self._asdict()
 
 
@@ -91,24 +90,20 @@ def of_names(signature: Any, names: Sequence[str], backend: str, warp_size: int)
     return parse({"backend": backend, "warp_size": warp_size, "types": stated})
 
 
-class _Built(Exception):
-    """Ends a compile where Triton would store the file."""
+class _Built(NamedTuple):
+    """A shared object, as Triton would store it; without data where it is in the folder."""
 
-    def __init__(self, key: str = "", name: str = "", data: bytes = b""):
-        super().__init__()
-        self.key, self.name, self.data = key, name, data
-
-
-class _Asked(Exception):
-    """What Triton would compile."""
-
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]):
-        super().__init__()
-        self.args_of_call, self.kwargs_of_call = args, kwargs
+    key: str
+    name: str
+    data: bytes
 
 
-def _ask(*args: Any, **kwargs: Any) -> None:
-    raise _Asked(args, kwargs)
+class _Stop(Exception):
+    """Ends a function of Triton's; its argument is what was to be learned."""
+
+
+def _stop_compile(*args: Any, **kwargs: Any) -> None:
+    raise _Stop((args, kwargs))
 
 
 class _Keeping:
@@ -118,12 +113,11 @@ class _Keeping:
         self.key = key
 
     def get_file(self, name: str) -> None:
-        folder = base64.b32encode(bytes.fromhex(self.key)).decode().rstrip("=")
-        if os.path.exists(os.path.join(cache_root(), folder, name)):
-            raise _Built()
+        if os.path.exists(os.path.join(cache_root(), folder_name(self.key), name)):
+            raise _Stop(_Built(self.key, name, b""))
 
     def put(self, data: bytes, name: str, binary: bool = True) -> None:
-        raise _Built(self.key, name, data)
+        raise _Stop(_Built(self.key, name, data))
 
 
 def cache_root() -> str:
@@ -152,36 +146,26 @@ class _Driver(NamedTuple):
     prepare: Any  # the launcher's __init__
 
 
-class _Job:
-    def __init__(self, driver: _Driver, asked: _Asked):
-        self.driver, self.args, self.kwargs = driver, asked.args_of_call, asked.kwargs_of_call
-        self.done = threading.Event()
-        self.built: _Built | None = None
-
-
 class Launchers:
     def __init__(self) -> None:
         self.made: dict[Launcher, None] = {}  # by this program, in order
         self.on_made: Callable[[], None] | None = None
         self.used = 0
         self._drivers: dict[str, _Driver] = {}
-        self._jobs: dict[str, _Job] = {}  # by the digest of the C source
-        self._worker = Jobs("launchers", self._compile, lambda: threads_max())
+        # by the digest of the C source
+        self._worker = Early("launchers", self._compile, lambda: threads_max())
         self.after_fork()
         atexit.register(self.stop)
 
     def after_fork(self) -> None:
-        """In the child, which has what was compiled; the parent's threads wait for its
-        compilers."""
+        """In the child; the parent's threads wait for its compilers."""
         self._worker.after_fork()
-        self._jobs = {digest: job for digest, job in self._jobs.items() if job.done.is_set()}
         self._requested: set[str] = set()  # by the program: the digests of C sources
         self._early: list[Launcher] = []  # for drivers that are not there yet
         self._stated: set[Launcher] = set()
         self._processes: set[Any] = set()
 
     def stop(self) -> None:
-        """Ends what is running."""
         self._worker.end(0.0)
         with self._worker.condition:
             processes = list(self._processes)
@@ -288,98 +272,80 @@ class Launchers:
         """Compiles those whose driver can say now what is to be compiled."""
         with self._worker.condition:
             early, self._early = self._early, []
-        waiting = []
         for launcher in early:
             driver = self._drivers.get(launcher.backend)
             if driver is None or not _knows_its_library(driver):
-                waiting.append(launcher)
+                with self._worker.condition:
+                    self._early.append(launcher)
                 continue
             try:
-                self._enqueue(driver, launcher)
+                self._begin(driver, launcher)
             except Exception as error:  # no compiler, no library to link with
                 log(f"a launcher is not compiled ahead: {text_of(error)}")
-        if waiting:
-            with self._worker.condition:
-                self._early = waiting + self._early
 
-    def _enqueue(self, driver: _Driver, launcher: Launcher) -> None:
+    def _begin(self, driver: _Driver, launcher: Launcher) -> None:
+        prepare = _with(driver.prepare, make_launcher=driver.make,
+                        compile_module_from_src=_stop_compile)
         source = types.SimpleNamespace(signature=dict(enumerate(launcher.types)), constants={})
         try:
-            _with(driver.prepare, make_launcher=driver.make,
-                  compile_module_from_src=_ask)(types.SimpleNamespace(), source,
-                                                types.SimpleNamespace(warp_size=launcher.warp_size))
+            prepare(types.SimpleNamespace(), source,
+                    types.SimpleNamespace(warp_size=launcher.warp_size))
             return
-        except _Asked as asked:
-            job = _Job(driver, asked)
-        text = inspect.signature(driver.compile).bind(*job.args, **job.kwargs).arguments["src"]
+        except _Stop as stop:
+            args, kwargs = stop.args[0]
+        text = inspect.signature(driver.compile).bind(*args, **kwargs).arguments["src"]
+        digest = digest_bytes(text.encode())
         with self._worker.condition:
-            digest = _digest(text)
-            if self._worker.is_ended or digest in self._jobs or digest in self._requested:
-                return
-            self._worker.until = min(self._worker.until, time.monotonic() + SECONDS_MAX)
-            self._jobs[digest] = job
-            self._worker.add(job)
+            if digest not in self._requested:
+                self._worker.until = min(self._worker.until, time.monotonic() + SECONDS_MAX)
+                self._worker.begin(digest, driver, args, kwargs)
 
-    def _compile(self, job: _Job) -> None:
+    def _compile(self, driver: _Driver, args: Any, kwargs: Any) -> _Built | None:
+        build = driver.compile
+        # nothing is printed, and what runs can be ended
+        compilers = types.SimpleNamespace(check_call=self._run, DEVNULL=subprocess.DEVNULL)
+        inner = _with(build.__globals__["_build"], subprocess=compilers)
         try:
-            build = job.driver.compile
-            inner = _with(build.__globals__["_build"], subprocess=_Compilers(self))
-            _with(build, get_cache_manager=_Keeping, _build=inner)(*job.args, **job.kwargs)
-        except _Built as built:
-            job.built = built
+            _with(build, get_cache_manager=_Keeping, _build=inner)(*args, **kwargs)
+        except _Stop as stop:
+            return stop.args[0]
         except Exception as error:  # Triton compiles it when it is needed, and says why it fails
             log(f"a launcher could not be compiled ahead: {text_of(error)}")
+        return None
+
+    def _run(self, command: Any, **_: Any) -> int:
+        """In the place of subprocess.check_call."""
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, start_new_session=True)
+        with self._worker.condition:
+            self._processes.add(process)
+            is_late = self._worker.is_ended
+        if is_late:
+            _end(process)
+        try:
+            code = process.wait()
         finally:
-            job.done.set()
+            with self._worker.condition:
+                self._processes.discard(process)
+        if code:
+            raise subprocess.CalledProcessError(code, command)
+        return code
 
     # In the program's threads.
 
     def _take(self, source: str) -> None:
         """Stores a launcher that was compiled ahead where Triton will look for it."""
-        digest = _digest(source)
+        digest = digest_bytes(source.encode())
         with self._worker.condition:
             self._requested.add(digest)
-            job = self._jobs.pop(digest, None)
-        # One that is not begun is compiled by Triton now.
-        if job is None or self._worker.take(job) or not (
-                job.done.is_set() or job.done.wait(WAIT_S)) or job.built is None:
+        built = self._worker.result(digest, WAIT_S)
+        if built is None:
             return
         self.used += 1
-        if job.built.data:
-            manager = sys.modules["triton.runtime.cache"].get_cache_manager(job.built.key)
-            if manager.get_file(job.built.name) is None:
-                manager.put(job.built.data, job.built.name, binary=True)
-
-    # For the compilers.
-
-    def running(self, process: Any, is_running: bool) -> None:
-        with self._worker.condition:
-            (self._processes.add if is_running else self._processes.discard)(process)
-            is_late = is_running and self._worker.is_ended
-        if is_late:
-            _end(process)
-
-
-class _Compilers:
-    """In the place of the module subprocess, for Triton's function that runs the C compiler:
-    nothing is printed, and what runs can be ended."""
-
-    DEVNULL = subprocess.DEVNULL
-
-    def __init__(self, owner: Launchers):
-        self.owner = owner
-
-    def check_call(self, command: Any, **_: Any) -> int:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, start_new_session=True)
-        self.owner.running(process, True)
-        try:
-            code = process.wait()
-        finally:
-            self.owner.running(process, False)
-        if code:
-            raise subprocess.CalledProcessError(code, command)
-        return code
+        if built.data:
+            manager = sys.modules["triton.runtime.cache"].get_cache_manager(built.key)
+            if manager.get_file(built.name) is None:
+                manager.put(built.data, built.name, binary=True)
 
 
 def _end(process: Any) -> None:
@@ -388,10 +354,6 @@ def _end(process: Any) -> None:
         os.killpg(process.pid, signal.SIGTERM)
     except OSError:
         pass
-
-
-def _digest(source: str) -> str:
-    return hashlib.sha256(source.encode()).hexdigest()
 
 
 def _knows_its_library(driver: _Driver) -> bool:

@@ -32,13 +32,24 @@ BYTES_PER_S = 256 * 1024
 BODY_MAX = 16 * 1024 * 1024
 BREAK_S, BREAK_MAX_S = 30.0, 900.0
 ADDRESSES_S = 60.0
+JSON = {"Content-Type": "application/json"}
 _CHUNK = 65536
+
+
+class Bad(Exception):
+    """What the server sent is not what it should be; the text says why."""
 
 
 class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]  # names in lower case
     body: bytes
+
+    def text(self) -> str:
+        return self.body[:200].decode("utf-8", "replace")
+
+    def log(self, request: str) -> None:
+        log(f"{request}: status {self.status}: {self.text()}")
 
 
 class _Timed:
@@ -175,10 +186,9 @@ class Transport:
         from http.client import BadStatusLine
         started = time.monotonic()
         self._local.body_s = 0.0
-        headers = {
-            **(headers or {}),
-            **({"Authorization": f"Bearer {self.token}"} if self.token is not None else {})
-        }
+        headers = dict(headers or {})
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
         for is_again in (False, True):
             connection: Any = getattr(self._local, "connection", None)
             is_kept = connection is not None and connection.sock is not None
@@ -200,11 +210,11 @@ class Transport:
     def _connect(self, deadline: float) -> Any:
         from http.client import HTTPConnection
         error: Exception = OSError(f"{self.host} has no address")
-        addresses = self._resolver.addresses(deadline)
-        for i, (family, kind, protocol, _, address) in enumerate(addresses[:4]):
+        addresses = self._resolver.addresses(deadline)[:4]
+        for i, (family, kind, protocol, _, address) in enumerate(addresses):
             sock = socket.socket(family, kind, protocol)
             try:
-                share = (deadline - time.monotonic()) / (min(len(addresses), 4) - i)
+                share = (deadline - time.monotonic()) / (len(addresses) - i)
                 if share <= 0:
                     raise socket.timeout("the time is up")
                 sock.settimeout(share)
@@ -260,12 +270,10 @@ class Transport:
         if response.length:
             raise OSError(f"the body ended after {size} bytes")
         response.close()  # which frees the connection for the next request
-        answer = Answer(response.status,
-                        {name.lower(): value
-                         for name, value in response.getheaders()}, b"".join(parts))
         if response.will_close:
             self.close()
-        return answer
+        names = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, names, b"".join(parts))
 
 
 class Wire:
@@ -308,11 +316,8 @@ class Wire:
 
     def may_try(self) -> bool:
         """Whether a background thread may find out if the server is back."""
-        return (
-            self.is_allowed
-            and not self._is_refused
-            and (not self._is_open or time.monotonic() >= self._open_until)
-        )
+        return self.is_allowed and not self._is_refused and \
+            (not self._is_open or time.monotonic() >= self._open_until)
 
     def request(self, method: str, path: str, body: bytes | None = None,
                 headers: Mapping[str, str] | None = None, *, limit: int = BODY_MAX,
@@ -321,17 +326,14 @@ class Wire:
         requests); None where there is none, which is all that a caller needs to know. `background`:
         with more time, and also to find out whether the server is back; `ahead`: for what the
         program has not asked for yet."""
-        if not self.is_allowed or self._is_refused:
-            return None
-        if self.transport._pid != os.getpid():
+        if self.is_allowed and self.transport._pid != os.getpid():
             self.after_fork()
-        if self._is_open:
-            if time.monotonic() < self._open_until:
-                return None
-            if not background:
-                if self.wake is not None:
-                    self.wake()
-                return None
+        if not self.may_try():
+            return None
+        if self._is_open and not background:
+            if self.wake is not None:
+                self.wake()
+            return None
         started = time.monotonic()
         is_waited_for = not background and not ahead
         if is_waited_for and self.budget_left_s() <= 0:
@@ -343,8 +345,7 @@ class Wire:
                 first_s=BACKGROUND_S if background else FIRST_BYTE_S,
                 body_s=self.budget_s - self._spent_s if is_waited_for else float("inf"))
         except Exception as error:  # also what http.client raises for what is no HTTP
-            self.transport.close()
-            self._failed(f"{method} {path[:100]}: {text_of(error)}")
+            self.garbled(f"{method} {path[:100]}: {text_of(error)}")
             return None
         finally:
             if is_waited_for:
@@ -373,8 +374,7 @@ class Wire:
         counters.lost_ms += seconds * 1000
 
     def garbled(self, what: str) -> None:
-        """An answer that arrived and is not what it should be: the server is treated as one that
-        fails."""
+        """An answer is not what it should be, or none: the server is treated as one that fails."""
         self.transport.close()
         self._failed(what)
 

@@ -108,6 +108,45 @@ class Jobs(Worker):
             return True
 
 
+class Early(Jobs):
+    """Jobs by name, done before the program needs them: `make(*work)` gives what it would have
+    made itself, or None."""
+
+    class Job:
+        def __init__(self, work: tuple[Any, ...]):
+            self.work, self.result, self.done = work, None, threading.Event()
+
+    def __init__(self, name: str, make: Callable[..., Any], most: Callable[[], int]):
+        self.make, self.named = make, {}  # type: Callable[..., Any], dict[str, Early.Job]
+        super().__init__(name, self._make, most)
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        self.named = {name: job for name, job in self.named.items() if job.done.is_set()}
+
+    def begin(self, name: str, *work: Any) -> None:
+        with self.condition:
+            if not self.is_ended and name not in self.named:
+                self.named[name] = self.Job(work)
+                self.add(self.named[name])
+
+    def _make(self, job: Job) -> None:
+        try:
+            job.result = self.make(*job.work)
+        finally:
+            job.done.set()
+
+    def result(self, name: str, seconds: float) -> Any:
+        """What the job made, which is waited for; None: the program makes it, as also where the job
+        was not begun."""
+        with self.condition:
+            job = self.named.pop(name, None)
+            if job is None or self.take(job):
+                return None
+        job.done.wait(seconds)
+        return job.result
+
+
 def threads_max() -> int:
     """For compilers: one for each core of the process, less one for the program."""
     try:

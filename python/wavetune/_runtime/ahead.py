@@ -3,24 +3,20 @@ compiled code.
 
 The list of a start (start.py) states what programs like this one compiled: the function, by module,
 name and closure, and what Triton makes a kernel of beside it, as scalars. The source, the compiler
-and the folder are this program's own, so a wrong list costs only the time of idle cores: the
-program still requests what it needs from Triton's compiler, which finds in its folder what was
-compiled ahead.
+and the folder are this program's own: a wrong list costs only the time of idle cores.
 
 One function is wrapped, triton.compiler.compile: it learns what this program compiles, begins with
-the list at the first kernel, when the program's modules and driver are there, and waits for a
-kernel that is being compiled. One that is not yet begun is left to the program.
+the list at the first kernel, and waits for a kernel that is being compiled; one that is not yet
+begun is left to the program. The threads compile copies of jit functions, so that the program's own
+still take the values of globals at their launch. $WAVETUNE_AHEAD=0 turns all of this off.
 
-The threads compile copies of jit functions, so that the program's own still take the values of
-globals at their launch. $WAVETUNE_AHEAD=0 turns all of this off. Threads: as many as the process
-has cores; what runs at the program's end is waited for, because a thread cannot be ended inside a
-compiler.
+Threads: as many as the process has cores. At the program's end they are waited for, because a
+thread cannot be ended inside a compiler.
 """
 
 from __future__ import annotations
 
 import atexit
-import functools
 import json
 import math
 import re
@@ -31,7 +27,8 @@ from typing import Any, Callable
 from .._canonical import Named
 from .closure import closure, jit_function, walk
 from .launchers import check_types
-from .log import log, quietly, text_of
+from .log import log, text_of
+from .patching import around, is_wrapped
 from .values import is_triton
 from .worker import Early, threads_max
 
@@ -51,7 +48,7 @@ _PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,199}")
 _REFUSED = ("ir_override", "pre_hook", "extern_libs", "dump_ir")
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value) -> bool:
     if type(value) is int:
         return -2**63 <= value < 2**64
     if type(value) is str:
@@ -60,12 +57,12 @@ def _is_scalar(value: Any) -> bool:
         isinstance(value, float) and math.isfinite(value)
 
 
-def _is_path(value: Any) -> bool:
+def _is_path(value) -> bool:
     return isinstance(value, (list, tuple)) and 0 < len(value) <= 4 and all(
         type(one) is int and 0 <= one < 1024 for one in value)
 
 
-def check(text: Any) -> Named:
+def check(text) -> Named:
     """A kernel of a list. Raises ValueError where it is none that this module writes."""
     try:
         found = json.loads(text) if isinstance(text, str) and len(text) <= TEXT_MAX else None
@@ -94,9 +91,8 @@ def check(text: Any) -> Named:
         raise ValueError(f"it is no kernel: {type(error).__name__}") from None
 
 
-def find(module: str, name: str) -> Any:
-    """What a module of this program has under that name: a jit function, or an autotuner above it;
-    None: nothing."""
+def find(module: str, name: str):
+    """A jit function of this program, or an autotuner above it, by name; None: there is none."""
     found = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, "__dict__", {}).get(part)
@@ -129,45 +125,33 @@ class Ahead:
         if self._compiled:
             log(f"kernels: {self._compiled} were compiled ahead, {self.used} of them used")
 
-    def patch(self, module: Any) -> None:
+    def patch(self, module) -> None:
         """Wraps triton.compiler.compile. `module`: triton.compiler."""
-        build = module.compile
-        if hasattr(build, "is_of_wavetune"):
-            return
-        self._triton, self._build = module, build
+        if not is_wrapped(module.compile):
+            self._triton, self._build = module, module.compile
+            module.compile = around(module.compile, "compiling ahead", before=self._before)
 
-        @functools.wraps(build)
-        def compile(src: Any, target: Any = None, options: Any = None, *args: Any,
-                    **kwargs: Any) -> Any:
-            with quietly("compiling ahead"):
-                self._before(src, target, options)
-            return build(src, target, options, *args, **kwargs)
-
-        compile.is_of_wavetune = True  # type: ignore[attr-defined]
-        module.compile = compile
-
-    def prepare(self, texts: Any) -> None:
-        """What the list has. Returns at once; it begins at the program's next compile. Raises
-        ValueError."""
+    def prepare(self, texts) -> None:
+        """What the list has, for the next compile. Returns at once. Raises ValueError."""
         listed = {text: check(text) for text in texts}
         with self._worker.condition:
             self._listed.update(listed)
 
     # In the program's threads.
 
-    def _before(self, source: Any, target: Any, options: Any) -> None:
-        text = self._text(source, target, options) \
+    def _before(self, src, target=None, options=None, *_, **__) -> None:
+        text = self._text(src, target, options) \
             if target is not None and isinstance(options, dict) else None
         if text is not None:
             self.on_compiled(text)
             # before the threads' compilers hash callees, on which Triton's key of this function
             # depends
-            source.hash()
+            src.hash()
         self._begin(target, text)
         if self._worker.result(text or "", WAIT_S):
             self.used += 1
 
-    def _text(self, source: Any, target: Any, options: Named) -> str | None:
+    def _text(self, source, target, options: Named) -> str | None:
         """How a list states the kernel; None where it cannot."""
         jit = getattr(source, "fn", None)
         function = getattr(jit, "fn", None)
@@ -195,18 +179,17 @@ class Ahead:
             return None
         return text
 
-    def _closure(self, jit: Any) -> str | None:
+    def _closure(self, jit) -> str | None:
         if id(jit) not in self._closures:
             self._closures[id(jit)] = (jit, closure(jit))
         return self._closures[id(jit)][1]
 
-    def _options(self, target: Any, stated: Named) -> Named:
+    def _options(self, target, stated: Named) -> Named:
         """Those of a launch, with Triton's for what it does not state."""
         return dict(vars(self._triton.make_backend(target).parse_options(stated)))
 
-    def _begin(self, target: Any, own: str | None) -> None:
-        """Begins with what the list has of this program's functions; `own`: what the program
-        compiles now."""
+    def _begin(self, target, own: str | None) -> None:
+        """Begins with the list's kernels of this program; `own`: what the program compiles now."""
         with self._worker.condition:
             if not self._listed or self._worker.is_ended or target is None:
                 return
@@ -227,7 +210,7 @@ class Ahead:
             if work is not None:
                 self._worker.begin(text, *work)
 
-    def _work(self, tuner: Any, stated: Named, target: Any) -> tuple[Any, Any, Named] | None:
+    def _work(self, tuner, stated: Named, target) -> tuple[Any, Any, Named] | None:
         """(source, target, options); None: the program would not compile that."""
         jit = jit_function(tuner)
         if stated["target"] != _target(target) or stated["closure"] != self._closure(jit) or \
@@ -252,7 +235,7 @@ class Ahead:
 
     # In the threads.
 
-    def _compile(self, source: Any, target: Any, options: Named) -> bool:
+    def _compile(self, source, target, options: Named) -> bool:
         try:
             self._build(source, target=target, options=options)
         except Exception as error:  # the program will see it too, if it compiles that
@@ -262,13 +245,12 @@ class Ahead:
         return True
 
 
-def _target(target: Any) -> list[Any]:
+def _target(target) -> list[Any]:
     return [target.backend, target.arch, target.warp_size]
 
 
-def _copy(jit: Any) -> Any:
-    """A copy that has its hash already, made of what its globals are now; the function and its
-    callees are as before."""
+def _copy(jit):
+    """A copy with a hash of its globals as they are now; the function and callees stay."""
     callees = [one for one, _, _ in walk(jit) if one.hash is None]
     copy = object.__new__(type(jit))
     copy.__dict__.update(jit.__dict__)

@@ -1,9 +1,8 @@
 """Compiled code from the server, for one folder of Triton's cache; and to it.
 
-A read names the release whose choices state the folder's files, where the program's release does;
-without one the server has only what containers of the namespace stored. Whatever comes is checked
-before it is stored: the names of the files, their digests where a release states them, and that the
-kernel's metadata is what Triton can read, for a file that Triton cannot read would end the program.
+A read names the release whose choices state the folder's files; without one the server has only
+what containers of the namespace stored. Before it is stored, names, digests where a release states
+them, and the kernel's metadata are checked: a file that Triton cannot read would end the program.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .._canonical import digest_bytes
 from . import counters
 from .log import log, quietly
 from .sender import path_of
-from .wire import Bad
+from .wire import GARBLED, Bad
 
 GROUP_FILES_MAX = 64
 _KEY = re.compile(r"[A-Za-z0-9_\-=]{16,128}")
@@ -40,11 +39,11 @@ def folder_name(hexdigits: str) -> str:
     return base64.b32encode(bytes.fromhex(hexdigits)).decode().rstrip("=")
 
 
-def check_name(name: Any) -> str:
-    """A file's name that is safe to store and that nothing executes in the host's process. Raises
-    Bad."""
+def check_name(name) -> str:
+    """A name that is safe to store, of a file that no process executes. Raises Bad."""
     if not isinstance(name, str) or not 0 < len(name) <= 255 or not name.isprintable() or \
-            "/" in name or "\\" in name or ".." in name or name.startswith((".", "__grp__", "tmp.")):
+            not {"/", "\\"}.isdisjoint(name) or ".." in name or \
+            name.startswith((".", "__grp__", "tmp.")):
         raise Bad(f"{str(name)[:80]!r} is no name of a file of code")
     endings = name.lower().split(".")[1:]
     if not {"so", "dll", "dylib", "pyd", "py", "pyc", "pth"}.isdisjoint(endings):
@@ -67,7 +66,7 @@ def unpack(body: bytes) -> dict[str, bytes]:
         listed = None
     if not isinstance(listed, list) or not 0 < len(listed) <= GROUP_FILES_MAX:
         raise Bad("the group has no list of its files")
-    files: dict[str, bytes] = {}
+    files = {}
     for one in listed:
         if not isinstance(one, list) or len(one) != 2 or type(one[1]) is not int or \
                 not 0 <= one[1] <= len(rest):
@@ -94,14 +93,13 @@ def _read(paths: Iterable[tuple[str, str]]) -> dict[str, bytes]:
 def _reading(what: str) -> Iterator[None]:
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except GARBLED as error:
         raise Bad(f"{what} not what Triton writes ({type(error).__name__}: {str(error)[:80]})"
                   ) from None
 
 
 def check_metadata(data: bytes, key: str) -> None:
-    """That Triton can read the kernel's metadata, and that they are of this folder, whose name is
-    made of their hash."""
+    """That Triton can read the kernel's metadata, whose hash names this folder."""
     with _reading("the kernel's metadata are"):
         found = json.loads(data)
         for name, kind in _METADATA.items():
@@ -116,8 +114,7 @@ def check_metadata(data: bytes, key: str) -> None:
 
 
 def check_autotune(data: bytes) -> None:
-    """That a file of autotuning has configs that Triton can make, and nothing that replaces
-    code."""
+    """That Triton can make the configs of the file, and that none replaces code."""
     with _reading("the file of autotuning is"):
         timings = json.loads(data)["configs_timings"]
         if not timings:
@@ -130,7 +127,7 @@ def check_autotune(data: bytes) -> None:
                 raise ValueError("a config")
 
 
-def code_path(program: Any, folder: str, *names: str, release: str | None = None) -> str:
+def code_path(program, folder: str, *names: str, release: str | None = None) -> str:
     """Where a folder's files are read (`release`: that states them) and stored."""
     stated = {} if release is None else {"release": release}
     return path_of("v1", "remote", "triton", folder, *names, image=program.settings.image(),
@@ -140,7 +137,7 @@ def code_path(program: Any, folder: str, *names: str, release: str | None = None
 class Folder:
     """Nothing is raised by what has no "_"."""
 
-    def __init__(self, program: Any, key: str, cache_dir: str):
+    def __init__(self, program, key: str, cache_dir: str):
         self.program, self.key, self.cache_dir = program, key, cache_dir
         self.is_named = bool(_KEY.fullmatch(key))
 
@@ -156,7 +153,7 @@ class Folder:
     def get_group(self, name: str) -> dict[str, str] | None:
         return self._got(name, self._get_group)
 
-    def _got(self, name: str, get: Callable[[str], Any]) -> Any:
+    def _got(self, name: str, get: Callable[[str], Any]):
         with quietly("code from the server"):
             try:
                 return get(name)
@@ -167,7 +164,7 @@ class Folder:
                 log(f"{name} of {self.key} cannot be stored: {error}")
         return None
 
-    def put(self, data: Any, name: str) -> None:
+    def put(self, data, name: str) -> None:
         """A file of autotuning; files of kernels go as a group."""
         with quietly("a file to send"):
             if not name.endswith(_AUTOTUNE) or not self._gives():
@@ -225,7 +222,7 @@ class Folder:
         counters.groups += 1
         return group
 
-    def _check(self, name: str, files: Mapping[str, bytes], digests: Any) -> None:
+    def _check(self, name: str, files: Mapping[str, bytes], digests) -> None:
         if name not in files or len(files) < 2:
             raise Bad("the group has no metadata, or nothing else")
         for member, data in files.items():
@@ -242,8 +239,7 @@ class Folder:
         check_metadata(files[name], self.key)
 
     def _store(self, name: str, data: bytes) -> str:
-        """Stores a file as a whole or not at all, also where another process stores it at the same
-        time."""
+        """Stores a file whole or not at all, also beside processes that do the same."""
         path = os.path.join(self.cache_dir, name)
         beside = os.path.join(self.cache_dir,
                               f"tmp.wavetune.{os.getpid()}.{id(self):x}.{counters.requests}")

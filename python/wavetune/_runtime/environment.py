@@ -7,21 +7,19 @@ import glob
 import os
 import re
 import sys
-from typing import Any
 
 from .._canonical import Named
 
 
 def find(identity: Named) -> Named:
-    """What torch, Triton and the kernel say, and for what they do not say, the image's record.
-    Nothing is guessed."""
-    found: Named = {
+    """What torch, Triton and the kernel say, else the image's record. Nothing is guessed."""
+    found = {
         "rocm": identity.get("rocm"), "torch": identity.get("torch"), "gpu": identity.get("gpu"),
         "triton": (identity.get("triton") or {}).get("version")
     }
     triton = sys.modules.get("triton")
     if triton is not None:
-        found["triton"] = getattr(triton, "__version__", None) or found["triton"]
+        found["triton"] = triton_version() or found["triton"]
         with contextlib.suppress(Exception):  # Triton sees no GPU, or several kinds
             found["arch"] = _arch(triton.runtime.driver.active.get_current_target())
     torch = sys.modules.get("torch")
@@ -32,12 +30,16 @@ def find(identity: Named) -> Named:
             if value or value == "" and name == "partition"}
 
 
-def _arch(target: Any) -> str:
+def triton_version() -> str | None:
+    return getattr(sys.modules.get("triton"), "__version__", None)
+
+
+def _arch(target) -> str:
     return f"sm_{target.arch}" if target.backend == "cuda" else str(target.arch).partition(":")[0]
 
 
-def _of_torch(torch: Any) -> Named:
-    found: Named = {"torch": str(torch.__version__)}
+def _of_torch(torch) -> Named:
+    found = {"torch": str(torch.__version__)}
     if not torch.cuda.is_available():
         return found
     device = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -72,8 +74,7 @@ def partitions() -> set[str]:
 
 
 def gpu_texts() -> list[tuple[str, str]]:
-    """What the drivers of NVIDIA and AMD state of this machine's GPUs, without starting a GPU's
-    runtime: (nvidia or amd, text)."""
+    """What the drivers state of the GPUs, without starting a runtime: (nvidia or amd, text)."""
     return [("nvidia", text) for text in texts("/proc/driver/nvidia/gpus/*/information")] + \
         [("amd", text) for text in texts("/sys/class/kfd/kfd/topology/nodes/*/properties")]
 

@@ -2,8 +2,8 @@
 namespace for a token, an image and the hardware, which the operator opened (serve --remote-share).
 Compiled code and pickles never go this way.
 
-A value is a small JSON document. Its reader builds a config from it, so `inductor.py` and
-`helion.py` check each member, before they give a value to the program and before they send one.
+A value is a small JSON document, from which a reader builds a config: inductor.py and helion.py
+check each member of what comes and goes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import sys
 from typing import Any
 
 from . import counters, environment
-from .hooks import when_there
 from .log import log, quietly
+from .patching import when_there
 from .sender import path_of
 from .wire import Bad
 
@@ -28,7 +28,7 @@ HARDWARE_MAX = 200
 class Found:
     """The values of other containers, for one process."""
 
-    def __init__(self, program: Any):
+    def __init__(self, program):
         self.program = program
         # the operator did not open the namespace; that will not change while the program runs
         self.is_closed = False
@@ -36,13 +36,12 @@ class Found:
         self._is_told = False
 
     def is_on(self) -> bool:
-        """Nothing is taken beside what trusted keys signed, beside a pinned release, or where it
-        could be changed on its way."""
+        """Not beside what trusted keys signed or a pinned release, nor unencrypted."""
         own, wire = self.program.settings, self.program.wire
         return not self.is_closed and wire is not None and wire.is_private and \
             own.token is not None and not own.trusted_keys and not own.is_pinned
 
-    def get(self, tool: str, key: str) -> Any:
+    def get(self, tool: str, key: str):
         """The value, parsed; None where there is none."""
         return self._ask(tool, key, BYTES_MAX[tool])
 
@@ -51,7 +50,7 @@ class Found:
         found = self._ask(tool, None, n * (BYTES_MAX[tool] + 1) + 2, newest=str(n))
         return found[:n] if isinstance(found, list) else []
 
-    def put(self, tool: str, key: str, value: Any) -> None:
+    def put(self, tool: str, key: str, value) -> None:
         """Sends it in the background."""
         hardware, sender = self.hardware(), self.program.sender
         if self.is_on() and hardware is not None and sender is not None:
@@ -71,7 +70,7 @@ class Found:
         names = ("v1", "remote", tool) if key is None else ("v1", "remote", tool, key)
         return path_of(*names, hardware=stated, image=self.program.settings.image(), **query)
 
-    def _ask(self, tool: str, key: str | None, limit: int, **query: str) -> Any:
+    def _ask(self, tool: str, key: str | None, limit: int, **query: str):
         stated = self.hardware() if self.is_on() else None
         if stated is None:
             return None
@@ -90,11 +89,11 @@ class Found:
             return None
 
 
-def is_hash(key: Any) -> bool:
+def is_hash(key) -> bool:
     return isinstance(key, str) and re.fullmatch("[0-9a-f]{64}", key) is not None
 
 
-def check_scalar(name: str, value: Any) -> None:
+def check_scalar(name: str, value) -> None:
     """That it is null, a boolean, an integer of 32 bits or a short word. Raises Bad."""
     if not (value is None or isinstance(value, bool) or
             type(value) is int and -2**31 <= value < 2**31 or
@@ -102,7 +101,7 @@ def check_scalar(name: str, value: Any) -> None:
         raise Bad(f"{name[:80]} has no value of a config")
 
 
-def check_name(name: Any) -> None:
+def check_name(name) -> None:
     if not isinstance(name, str) or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,63}", name) or \
             name in ("ir_override", "pre_hook", "extra_options", "advanced_controls_file"):
         raise Bad(f"a config has no member {str(name)[:80]!r}")
@@ -139,9 +138,8 @@ def hardware() -> str | None:
 
 
 def _gpu() -> str | None:
-    """The model of this machine's GPUs, as NVIDIA's driver names it, or AMD's by its PCI id; None:
-    none, or several models."""
-    found: set[str] = set()
+    """The model of all GPUs, as NVIDIA's driver names it, or AMD's by its PCI id."""
+    found = set()
     for kind, text in environment.gpu_texts():
         if kind == "nvidia":
             found.update(re.findall(r"^Model:\s*(\S.*?)\s*$", text, re.MULTILINE))
@@ -170,7 +168,7 @@ def found() -> Found | None:
     return _found if _found is not None and _found.is_on() else None
 
 
-def start(program: Any) -> None:
+def start(program) -> None:
     """Watches for the modules that ask, and patches those that are there."""
     global _found
     _found = Found(program)
@@ -182,7 +180,7 @@ MODULES = ("torch._inductor.runtime.autotune_cache", "helion.runtime.settings",
            "helion.autotuner.remote_cache")
 
 
-def patch(module: Any) -> None:
+def patch(module) -> None:
     with quietly(f"patching {module.__name__}"):
         if module.__name__ == MODULES[0]:
             from . import inductor

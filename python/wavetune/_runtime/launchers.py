@@ -2,20 +2,15 @@
 
 For each list of argument types Triton writes a C source, compiles it with the C compiler (0.3 s)
 and loads the shared object, one after the other. From the server come types alone, as text that is
-checked; the C source is the installed Triton's, and so are the compiler's command line and the
-place in Triton's cache.
+checked; source, command line and place in Triton's cache are the installed Triton's.
 
 Two functions of Triton's drivers are wrapped: make_launcher, to learn which types this program
-uses, and compile_module_from_src, where a request for a launcher that is being compiled waits for
-it, and takes one that is not yet begun out of the queue. Triton 3.7.1 and later have no
-make_launcher: nothing is wrapped.
+uses, and compile_module_from_src, which waits for a launcher that is being compiled. Triton 3.7.1
+and later have neither. What is compiled stays in memory until Triton requests it, and is then
+stored by Triton's own cache manager: what no request needs leaves no file.
 
-What is compiled stays in memory until Triton requests it, and is then stored by Triton's own cache
-manager: the folder may be chosen late, and what no request needs leaves no file. Compilers that run
-when the program ends are ended with it.
-
-Threads: as many as the process has cores, less one for the program; of them each waits for one
-compiler.
+Threads: as many as the process has cores, less one; each waits for one compiler, which is ended
+with the program.
 """
 
 from __future__ import annotations
@@ -31,12 +26,13 @@ import sys
 import sysconfig
 import time
 import types
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 from .._canonical import Named, digest_bytes
 from .closure import jit_function
 from .code import folder_name
 from .log import log, quietly, text_of
+from .patching import around
 from .restore import cache_of
 from .worker import Early, threads_max
 
@@ -62,7 +58,7 @@ class Launcher(NamedTuple):
         return self._asdict()
 
 
-def parse(value: Any) -> Launcher:
+def parse(value) -> Launcher:
     """A launcher of JSON. Raises ValueError where it is none that Triton could make."""
     if not isinstance(value, dict) or set(value) != set(Launcher._fields) or \
             value["backend"] not in tuple(_CLASSES) or \
@@ -71,19 +67,22 @@ def parse(value: Any) -> Launcher:
     return Launcher(value["backend"], value["warp_size"], check_types(value["types"]))
 
 
-def check_types(value: Any, depth: int = 0) -> tuple[Any, ...]:
+def check_types(value, depth: int = 0) -> tuple[Any, ...]:
     if not isinstance(value, (list, tuple)) or len(value) > TYPES_MAX or depth > 3:
         raise ValueError("it has no list of types")
+    found = []
     for one in value:
-        if not isinstance(one,
-                          (list, tuple)) and not (isinstance(one, str) and _TYPE.fullmatch(one)):
+        if isinstance(one, (list, tuple)):
+            found.append(check_types(one, depth + 1))
+        elif isinstance(one, str) and _TYPE.fullmatch(one):
+            found.append(one)
+        else:
             raise ValueError(f"{str(one)[:40]!r} is no type of an argument")
-    return tuple(one if isinstance(one, str) else check_types(one, depth + 1) for one in value)
+    return tuple(found)
 
 
-def of_names(signature: Any, names: Sequence[str], backend: str, warp_size: int) -> Launcher:
-    """A launcher of a document of choices: types by the names of arguments; those that are not
-    stated are compiled in."""
+def of_names(signature, names: Sequence[str], backend: str, warp_size: int) -> Launcher:
+    """A launcher of types by the names of arguments; those not stated are compiled in."""
     if not isinstance(signature, dict) or not set(signature) <= set(names):
         raise ValueError("it is of another function")
     stated = [signature.get(name, "constexpr") for name in names]
@@ -102,7 +101,7 @@ class _Stop(Exception):
     """Ends a function of Triton's; its argument is what was to be learned."""
 
 
-def _stop_compile(*args: Any, **kwargs: Any) -> None:
+def _stop_compile(*args, **kwargs) -> None:
     raise _Stop((args, kwargs))
 
 
@@ -128,7 +127,7 @@ def cache_root() -> str:
     return os.getenv("TRITON_CACHE_DIR", "").strip() or module.default_cache_dir()
 
 
-def _with(function: Any, **other: Any) -> Any:
+def _with(function, **other):
     """A copy of a function for which some of its module's names mean something else."""
     names = {**function.__globals__, **other}
     copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__,
@@ -140,7 +139,7 @@ def _with(function: Any, **other: Any) -> Any:
 class _Driver(NamedTuple):
     """The functions of one of Triton's drivers, as they were before they were wrapped."""
 
-    scope: dict[str, Any]  # of its module
+    scope: Named  # of its module
     make: Any
     compile: Any
     prepare: Any  # the launcher's __init__
@@ -177,7 +176,7 @@ class Launchers:
 
     # Triton's modules.
 
-    def patch(self, module: Any) -> None:
+    def patch(self, module) -> None:
         """Wraps the functions of Triton's drivers. `module`: triton.backends."""
         for name, kind in _CLASSES.items():
             backend = getattr(module, "backends", {}).get(name)
@@ -190,50 +189,33 @@ class Launchers:
             # Which Python fills at the first use, and other threads would see half of.
             sysconfig.get_config_vars()
             self._drivers[name] = _Driver(scope, make, build, launcher.__init__)
-            scope["make_launcher"] = self._wrap_make(name, make)
-            scope["compile_module_from_src"] = self._wrap_compile(name, build)
+            scope["make_launcher"] = around(
+                make, "a launcher", after=functools.partial(self._made, name, make))
+            scope["compile_module_from_src"] = around(
+                build, "a launcher that was compiled ahead",
+                before=functools.partial(self._compiles, build),
+                after=lambda *_, **__: self._go_on())  # the driver may have found its library
         self._go_on()
 
-    def _wrap_make(self, backend: str, make: Any) -> Any:
-        signature_of_make = inspect.signature(make)
+    def _compiles(self, build, *args, **kwargs) -> None:
+        given = inspect.signature(build).bind(*args, **kwargs).arguments
+        if given["name"] == _NAME:
+            self._take(given["src"])
 
-        @functools.wraps(make)
-        def make_launcher(*args: Any, **kwargs: Any) -> Any:
-            source = make(*args, **kwargs)
-            with quietly("a launcher"):
-                given = signature_of_make.bind(*args, **kwargs).arguments
-                self._make(backend, given["signature"], given.get("warp_size", 32))
-            return source
-        return make_launcher
-
-    def _make(self, backend: str, signature: Mapping[Any, Any], warp_size: int) -> None:
+    def _made(self, backend: str, make, _: str, *args, **kwargs) -> None:
+        """The program makes a launcher's C source."""
+        given = inspect.signature(make).bind(*args, **kwargs).arguments
         if len(self.made) >= LAUNCHERS_MAX:
             return
         try:
-            made = Launcher(backend, warp_size, check_types(list(signature.values())))
+            made = Launcher(backend, given.get("warp_size", 32),
+                            check_types(list(given["signature"].values())))
         except ValueError:
             return  # with a tensor descriptor, whose launchers depend on more than types
         if made not in self.made:
             self.made[made] = None
             if self.on_made is not None:
                 self.on_made()
-
-    def _wrap_compile(self, backend: str, build: Any) -> Any:
-        signature_of_build = inspect.signature(build)
-
-        @functools.wraps(build)
-        def compile_module_from_src(*args: Any, **kwargs: Any) -> Any:
-            is_launcher = False
-            with quietly("a launcher that was compiled ahead"):
-                given = signature_of_build.bind(*args, **kwargs).arguments
-                is_launcher = given["name"] == _NAME
-                if is_launcher:
-                    self._take(given["src"])
-            module = build(*args, **kwargs)
-            if not is_launcher:
-                self._go_on()  # the driver has found its library
-            return module
-        return compile_module_from_src
 
     # Ahead.
 
@@ -247,10 +229,8 @@ class Launchers:
                         self._early.append(launcher)
             self._go_on()
 
-    def prepare_of_choices(self, stated: Mapping[str, Any], tuners: Sequence[Any],
-                           target: Any) -> None:
-        """Compiles those that choices state, {closure: {"name", "launchers"}}, for functions of
-        this program."""
+    def prepare_of_choices(self, stated: Named, tuners: Sequence[Any], target) -> None:
+        """Those that choices state, {closure: {"name", "launchers"}}, of this program."""
         with quietly("launchers of choices"):
             backend = {"cuda": "nvidia", "hip": "amd"}.get(target.backend)
             if backend not in self._drivers:
@@ -300,7 +280,7 @@ class Launchers:
                 self._worker.until = min(self._worker.until, time.monotonic() + SECONDS_MAX)
                 self._worker.begin(digest, driver, args, kwargs)
 
-    def _compile(self, driver: _Driver, args: Any, kwargs: Any) -> _Built | None:
+    def _compile(self, driver: _Driver, args, kwargs) -> _Built | None:
         build = driver.compile
         # nothing is printed, and what runs can be ended
         compilers = types.SimpleNamespace(check_call=self._run, DEVNULL=subprocess.DEVNULL)
@@ -313,7 +293,7 @@ class Launchers:
             log(f"a launcher could not be compiled ahead: {text_of(error)}")
         return None
 
-    def _run(self, command: Any, **_: Any) -> int:
+    def _run(self, command, **_) -> int:
         """In the place of subprocess.check_call."""
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL, start_new_session=True)
@@ -348,7 +328,7 @@ class Launchers:
                 manager.put(built.data, built.name, binary=True)
 
 
-def _end(process: Any) -> None:
+def _end(process) -> None:
     try:
         # the compiler is several processes, and removes its files
         os.killpg(process.pid, signal.SIGTERM)
@@ -357,7 +337,6 @@ def _end(process: Any) -> None:
 
 
 def _knows_its_library(driver: _Driver) -> bool:
-    """AMD's launchers have the path of the HIP library, which the driver finds once; it must not be
-    found before the program loads its own."""
+    """Whether AMD's driver has found the HIP library, which the program is to load first."""
     find = driver.scope.get("_get_path_to_hip_runtime_dylib")
     return find is None or find.cache_info().currsize > 0

@@ -3,25 +3,19 @@
 Two things of Triton's Autotuner are used, the same in 3.3 to 3.9: `cache`, a dict of which it asks
 `key in cache`, and `prune_configs`, which it calls when the key was not there. `cache` becomes a
 dict whose misses look for a choice; only one of the program's own configs is ever put into it.
-`_bench` is watched for what tuning takes.
-
-A cache that has had all of the last SETTLED keys does no longer look for choices, so that a warm
-look-up costs what it costs without wavetune: `in` is the dict's own then. On the next miss
-prune_configs looks for one, and the cache does so again.
+After SETTLED look-ups without a miss `in` is the dict's own, so that a warm look-up costs what it
+costs without wavetune, until a miss calls prune_configs. `_bench` is watched for what tuning takes.
 
 Where a function leaves out configs by the arguments of a launch, or makes others
 (early_config_prune), the choice must be among those that it gives: prune_configs returns that one
-alone, and nothing is benchmarked for it.
+alone, and nothing is benchmarked for it. A class that derives from Triton's may have a run() and a
+store of its own: the store gets a cache above it. It never sees what was not measured, and neither
+does the storage of triton_dejavu's Autotuner.
 
-A class that derives from Triton's may have a run() and a store of its own, which it asks as
-Triton's asks its dict. The store gets a cache above it, and never sees what was not measured.
-
-A config that was chosen and not measured may not compile, fit or run here, where the program's own
-tuning would have skipped it. `run` is watched for that: the launch is repeated with the next config
-of the policy after what Triton's autotuner skips, and after any other exception of a key's first
-launch with what the program tunes itself. So exceptions are the program's own.
-
-The same for triton_dejavu's Autotuner, whose storage must not see keys that it did not measure.
+A config that was chosen and not measured may not compile, fit or run here. `run` is watched for
+that: the launch is repeated with the next config of the policy after what Triton's autotuner skips,
+and after any other exception of a key's first launch with what the program tunes itself. So
+exceptions are the program's own.
 """
 
 from __future__ import annotations
@@ -34,15 +28,16 @@ import threading
 import time
 import types
 import weakref
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Sequence
 
 from .._canonical import Named
 from . import counters, frames, keys
 from .choices import Choices, stated
-from .closure import closure, jit_function
+from .closure import closure as closure_of
+from .closure import jit_function
 from .effects import are_alike
-from .hooks import when_there
 from .log import log, quietly, text_of
+from .patching import around, is_wrapped, when_there
 from .sender import Sender
 from .settings import Settings
 
@@ -64,9 +59,9 @@ class Miss:
     keeps = False  # whether the autotuner would store what was not measured
     seconds = 0.0  # of benchmarks
 
-    def __init__(self, texts=None, policy: str | None = None, refused: Sequence[Any] = (),
+    def __init__(self, key_texts=None, policy: str | None = None, refused: Sequence[Any] = (),
                  key=None):
-        self.texts, self.policy, self.key = texts, policy, key
+        self.key_texts, self.policy, self.key = key_texts, policy, key
         self.refused = refused  # configs that do not run for the key
         self.wanted: Any = None  # the choice's config, which may be one that pruning makes
         self.needs: dict[int, list[Any]] = {}  # files of Triton's cache, by the id of the config
@@ -80,7 +75,7 @@ class Restoring(dict):
     is_late = False  # whether run() has pruned when it looks a key up
     on_miss: str | None = None  # in place of $WAVETUNE_ON_MISS
     looks = 0  # without a miss
-    _closure: Any = False
+    _closure: tuple = ()  # (it,) where it is known
 
     def __init__(self, tuner, known):
         super().__init__(known)
@@ -116,7 +111,7 @@ class Restoring(dict):
             if miss.chosen is not None:
                 if miss.chosen is config:
                     self.choose(key, config, miss.is_hit)
-            elif miss.texts is not None and miss.seconds and _restorer is not None:
+            elif miss.key_texts is not None and miss.seconds and _restorer is not None:
                 _restorer.measured(self, miss, config)
 
     def miss(self) -> Miss | None:
@@ -146,9 +141,9 @@ class Restoring(dict):
             dict.pop(cache, key, None)
 
     def closure(self) -> str | None:
-        if self._closure is False:
-            self._closure = closure(self.tuner)
-        return self._closure
+        if not self._closure:
+            self._closure = (closure_of(self.tuner),)
+        return self._closure[0]
 
 
 class Settled(Restoring):
@@ -158,8 +153,7 @@ class Settled(Restoring):
 
 
 class RestoringDejavu(Restoring):
-    """Restored configs are found, and are not among the items, which triton-dejavu stores with
-    timings that it has."""
+    """Its items, which triton-dejavu stores with timings, lack the restored configs."""
 
     is_text = True
     settles = False
@@ -184,8 +178,7 @@ class RestoringDejavu(Restoring):
 
 
 class RestoringStore(Restoring):
-    """Above a store of the package's own, which has what the program measured; what was chosen is
-    here alone."""
+    """Above a store of the package's own; what was chosen and not measured is here alone."""
 
     settles = False
     is_late = True
@@ -261,54 +254,54 @@ class Restorer:
 
     def restore(self, cache: Restoring, key) -> bool:
         """Whether there is a config for the key now."""
-        tuner = cache.tuner
         if self.sender is not None:
             self.sender.counted()
         cache.latest.pop(threading.get_ident(), None)
-        texts = keys.key_texts(key, cache.is_text)
-        own = cache.closure() if texts is not None else None
-        if own is None:
+        key_texts = keys.key_texts(key, cache.is_text)
+        closure = cache.closure() if key_texts is not None else None
+        if closure is None:
             counters.misses += 1
             return False
         if key in cache.tuned:
-            cache.begin_miss(Miss(texts, "tune"))
+            cache.begin_miss(Miss(key_texts, "tune"))
             return False
 
+        tuner, configs = cache.tuner, cache.tuner.configs
         prunes = getattr(tuner, "early_config_prune", None) is not None or \
             tuner.prune_configs.__module__ not in MODULES
+        must_prune = prunes and not cache.is_late  # the config is chosen in _pruned()
         # triton_dejavu benchmarks what its prune_configs leaves
-        choice = self.choices.find(own, texts) if not (prunes and cache.is_text) else None
-        refused, configs = cache.refused.get(key, ()), tuner.configs
+        choice = self.choices.find(closure, key_texts) if not (prunes and cache.is_text) else None
         if prunes and cache.is_late:
             try:
                 configs = list(tuner.prune_configs(frames.running(tuner).get("kwargs")))
             except Exception:  # the program's own call raises it
                 return False
-            prunes = False
+        miss = Miss(key_texts, cache.on_miss or self.settings.on_miss, cache.refused.get(key, ()),
+                    key)
         config = None
-        if choice is not None and not prunes:
+        if choice is not None and not must_prune:
             config = keys.fitting(configs, choice.config)
             if config is None:
                 counters.unfit += 1
                 log(f"a choice for {_name(cache)} is not one config of the program: "
                     f"{str(choice.config)[:200]}")
-            elif is_among(config, refused):
+            elif is_among(config, miss.refused):
                 config = None
 
-        is_hit = config is not None or prunes and choice is not None
-        miss = Miss(texts, cache.on_miss or self.settings.on_miss, refused, key)
+        is_hit = config is not None or must_prune and choice is not None
         if is_hit:
             counters.hits += 1
             counters.saved_ms += choice.tuning_ms
             miss.wanted = choice.config
         else:
-            counters.misses += not refused
-            if not refused and (own, texts) not in self._missed:
-                self._explain(cache, own, texts, choice)
-            config = self._by_policy(miss, tuner, own, prunes, configs)
-            if captured is not None and not prunes and (config is not None or cache.is_late):
-                captured(tuner, texts, frames.running(tuner).get("kwargs"), configs, key)
-        if config is not None and not prunes:
+            if not miss.refused:
+                counters.misses += 1
+                self._explain(cache, closure, key_texts, choice)
+            config = self._by_policy(miss, tuner, closure, must_prune, configs)
+            if captured is not None and not must_prune and (config is not None or cache.is_late):
+                captured(tuner, key_texts, frames.running(tuner).get("kwargs"), configs, key)
+        if config is not None and not must_prune:
             cache.keep(key, config, is_hit)
             return True
         miss.chosen = config if not cache.is_text else None
@@ -316,21 +309,24 @@ class Restorer:
         cache.begin_miss(miss)
         return False
 
-    def _explain(self, cache: Restoring, own: str, texts, choice) -> None:
+    def _explain(self, cache: Restoring, closure: str, key_texts, choice) -> None:
         """Says once for each function and key why there is no config for it."""
-        why = self.choices.why(own, texts) if choice is None else \
-            "its choice is not one config of the program"
-        item = self._missed[own, texts] = {
-            "function": own, "name": _name(cache), "key": list(texts), "why": why[:WHY_MAX]
+        if (closure, key_texts) in self._missed:
+            return
+        name, why = _name(cache), "its choice is not one config of the program"
+        if choice is None:
+            why = self.choices.why(closure, key_texts)
+        item = self._missed[closure, key_texts] = {
+            "function": closure, "name": name, "key": list(key_texts), "why": why[:WHY_MAX]
         }
         if self.sender is not None:
             self.sender.missed(item)
         if len(self._missed) <= SAID_MAX:
-            log(f"miss: {_name(cache)} [{', '.join(texts)}]: {why}{self._asks(own)}")
+            log(f"miss: {name} [{', '.join(key_texts)}]: {why}{self._asks(closure)}")
         elif len(self._missed) == SAID_MAX + 1:
             log("further misses are not printed")
 
-    def _asks(self, own: str) -> str:
+    def _asks(self, closure: str) -> str:
         """The command that asks the server, where there is one."""
         settings = self.settings
         if settings.url is None:
@@ -338,16 +334,16 @@ class Restorer:
         options = "".join(f" --{name} {shlex.quote(value)}" for name in ("channel", "tag", "regime")
                           if (value := getattr(settings, name)) is not None)
         environment = json.dumps(stated(settings.environment()), separators=(",", ":"))
-        return f"; wavetune why {own}{options} --environment {shlex.quote(environment)}"
+        return f"; wavetune why {closure}{options} --environment {shlex.quote(environment)}"
 
-    def _by_policy(self, miss: Miss, tuner, own: str, prunes: bool, configs):
+    def _by_policy(self, miss: Miss, tuner, closure: str, must_prune: bool, configs):
         """The config that is used without tuning."""
         if miss.policy == "nearest":
-            for choice in self.choices.nearest(own, miss.texts):
+            for choice in self.choices.nearest(closure, miss.key_texts):
                 config = _fitting(configs, choice.config, miss.refused)
                 if config is not None:
                     return config
-        if miss.policy == "first" and not prunes and tuner.perf_model is None:
+        if miss.policy == "first" and not must_prune and tuner.perf_model is None:
             return _first(configs, miss.refused)
         return None  # else prune_configs says which is the first
 
@@ -356,7 +352,7 @@ class Restorer:
         if self.sender is None:
             return
         self.start.used(miss.needs.get(id(best), []))
-        item = self._missed.get((cache.closure(), miss.texts))
+        item = self._missed.get((cache.closure(), miss.key_texts))
         if item is not None:
             self.sender.tuned(item, miss.seconds * 1000)
 
@@ -368,8 +364,7 @@ class Restorer:
 
 
 def is_among(config, configs: Sequence[Any]) -> bool:
-    """Whether one of the configs is this one; a function that prunes may make new objects each
-    time."""
+    """Whether one of the configs is this one, or equal: pruning may make new objects."""
     return any(config is one or keys.members(config) == keys.members(one) and
                are_alike(getattr(config, "pre_hook", None), getattr(one, "pre_hook", None))
                for one in configs)
@@ -413,22 +408,16 @@ def stop() -> None:
 
 
 def patch(module) -> None:
-    """Wraps four functions of the module's Autotuner, once; leaves one that it does not know
-    alone."""
+    """Wraps four functions of the module's Autotuner, once, if it is one that we know."""
     try:
         tuners = module.Autotuner
         init, bench, _, _ = tuners.__init__, tuners._bench, tuners.prune_configs, tuners.run
-        if _is_ours(init):
+        if is_wrapped(init):
             return
     except AttributeError as error:
         log(f"{module.__name__} is not one that this wavetune knows "
             f"(python/wavetune/_runtime/restore.py, patch): {error}")
         return
-
-    @functools.wraps(init)  # torch looks at the signature
-    def __init__(tuner, *args, **kwargs) -> None:
-        init(tuner, *args, **kwargs)
-        adopt(tuner)
 
     @functools.wraps(bench)
     def _bench(tuner, *args, **kwargs):
@@ -450,16 +439,13 @@ def patch(module) -> None:
         miss.seconds += time.perf_counter() - started
         return timing
 
-    _wrap(tuners, "__init__", __init__)
+    _wrap(tuners, "__init__",  # of which torch looks at the signature
+          around(init, "an autotuner", after=lambda _, tuner, *__, **___: adopt(tuner)))
     _wrap(tuners, "_bench", _bench)
     with quietly("finding autotuners"):
         _wrap_own(tuners)
         _adopt_existing(tuners)
         _adopt_running()
-
-
-def _is_ours(function) -> bool:
-    return getattr(function, "is_of_wavetune", False)
 
 
 def _wrap(holder, name: str, function) -> None:
@@ -469,12 +455,11 @@ def _wrap(holder, name: str, function) -> None:
 
 
 def _wrap_own(kind) -> None:
-    """Wraps what a class of autotuners, or one that it derives from, has of its own in the place of
-    Triton's."""
+    """Wraps what a class of autotuners, or a base of it, has in the place of Triton's."""
     for name, wrapped in (("prune_configs", _wrapped_prune), ("run", _wrapped_run)):
         holder = next(one for one in kind.__mro__ if name in vars(one))
         function = vars(holder)[name]
-        if isinstance(function, types.FunctionType) and not _is_ours(function):
+        if isinstance(function, types.FunctionType) and not is_wrapped(function):
             _wrap(holder, name, wrapped(function))
 
 
@@ -520,8 +505,7 @@ def _launched(cache: Restoring, own: Named) -> tuple[Any, Any]:
 
 
 def _may_repeat(tuner, error: BaseException, repeats: int) -> bool:
-    """After a launch that failed: whether it is made again, without the config that was chosen for
-    it."""
+    """Whether a launch that failed is made again, without the config that was chosen for it."""
     with quietly("repeating a launch"):
         cache = cache_of(tuner)
         if cache is None:
@@ -579,7 +563,7 @@ def _pruned(tuner, found, launch):
         log(f"a choice for {_name(cache)} is not one config that the program considers for this "
             f"key: {str(miss.wanted)[:200]}")
     if captured is not None and not miss.is_hit:
-        captured(tuner, miss.texts, launch, found, miss.key)
+        captured(tuner, miss.key_texts, launch, found, miss.key)
     if miss.chosen is None and miss.policy == "first":
         miss.chosen = _first(found, miss.refused)
     if miss.chosen is None:
@@ -633,7 +617,7 @@ def _adopt_running() -> None:
         return
     miss = cache.end_miss()  # the first config's time is not known
     if captured is not None and miss is not None and own.get("pruned_configs"):
-        captured(tuner, miss.texts, own.get("kwargs"), own["pruned_configs"], miss.key)
+        captured(tuner, miss.key_texts, own.get("kwargs"), own["pruned_configs"], miss.key)
 
 
 def _look_late(tuner, own: Named) -> Miss | None:

@@ -1,12 +1,12 @@
 """What is sent in the background: misses, counters, compiled code, and the attempt to reach a
 server that was away.
 
-One thread, started when there is something to send. What does not fit into the queue is dropped and
-counted. When the program ends, the thread gets 0.5 s for what is left, and none where the server
+One thread, which lives while there is something to send. What does not fit into the queue is
+dropped and counted. At the program's end it gets 0.5 s for what is left, and none where the server
 did not answer before.
 
-Misses and counters go soon after the program tuned a key, else every few minutes, and when it ends.
-A report without an answer may have arrived: it is not sent again, so that nothing is counted twice.
+Misses and counters go soon after the program tuned a key, else every few minutes. A report without
+an answer may have arrived: it is not sent again, so that nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 import random
 import time
 from collections import deque
-from typing import Any, Callable
+from typing import Callable
 from urllib.parse import quote
 
 from .._canonical import Named
@@ -87,8 +87,8 @@ class Sender:
 
     def file(self, path: str, body: bytes) -> None:
         with self._condition:
-            if not self._may_send_files or len(body) > BODY_MAX or len(self._files) >= FILES_MAX or \
-                    self._file_bytes + len(body) > FILES_BYTES_MAX:
+            if not self._may_send_files or len(body) > BODY_MAX or \
+                    len(self._files) >= FILES_MAX or self._file_bytes + len(body) > FILES_BYTES_MAX:
                 counters.dropped += 1
                 return
             self._files.append((path, body))

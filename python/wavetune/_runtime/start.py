@@ -2,15 +2,13 @@
 
 A program that has been started writes a list into the namespace: the files and groups of Triton's
 cache that it used and the launchers and kernels that it compiled, in this order, without those of
-configs that lost. The next program gets the list while it imports its modules, and fetches and
-compiles all of it in the background: with WAVETUNE_SHARED_CODE=1 the files, otherwise the kernels
-(ahead.py). Lists are found by the command line and the GPUs; where that has none, by the first
-folder that the program requests. A list is a hint: the program still requests what it lacks, and
-what no request needed is dropped.
+configs that lost. The next program gets the list while it imports its modules, and prepares all of
+it in the background: with WAVETUNE_SHARED_CODE=1 it fetches the files, otherwise it compiles the
+kernels (ahead.py). Lists are found by the command line and the GPUs; where that has none, by the
+first folder that the program requests. A list is a hint: what no request needed is dropped.
 
 {"files": [[FOLDER, NAME, IS_GROUP], …], "kernels": ["{…}", …],
-"launchers": [{"backend", "types", "warp_size"}, …],
-"version": 1}
+"launchers": [{"backend", "types", "warp_size"}, …], "version": 1}
 
 Threads: one that gets the list and later sends the own one, and FETCHERS.
 """
@@ -47,8 +45,7 @@ Need = tuple  # folder, name, is_group
 
 
 def read_list(body: bytes) -> tuple[list[Need], list[Launcher], list[str]]:
-    """The needs, launchers and kernels of a list. Raises ValueError, Bad or KeyError where it is
-    garbled."""
+    """Needs, launchers and kernels. Raises ValueError, Bad or KeyError where it is garbled."""
     try:
         found = json.loads(body)
     except RecursionError:
@@ -70,7 +67,7 @@ def read_list(body: bytes) -> tuple[list[Need], list[Launcher], list[str]]:
     return needs, list(map(parse, launchers[:LAUNCHERS_MAX])), kernels[:ahead.KERNELS_MAX]
 
 
-def write_list(needs: Any, launchers: Any, kernels: Any) -> bytes:
+def write_list(needs, launchers, kernels) -> bytes:
     found = {
         "files": list(needs), "kernels": list(kernels),
         "launchers": [one.json() for one in launchers], "version": VERSION
@@ -92,7 +89,7 @@ def _gpus() -> str:
 
 
 class Start:
-    def __init__(self, program: Any):
+    def __init__(self, program):
         self.program = program
         self._worker = Worker("start", self._next)
         self._fetchers = Early("fetch", self._fetch_one, lambda: FETCHERS)  # by path
@@ -132,7 +129,7 @@ class Start:
         """The program compiles a kernel, or finds it in its folder."""
         self._needed(kernel, self._kernels)
 
-    def _needed(self, one: Any, known: Any) -> None:
+    def _needed(self, one, known) -> None:
         provisional = getattr(self.here, "needs", None)
         if provisional is not None:
             provisional.append(one)
@@ -140,8 +137,7 @@ class Start:
             self._add([one])
 
     def set_provisional(self, needs: list[Any] | None) -> None:
-        """What this thread needs from now on is needed by a config that may lose; None: no
-        longer."""
+        """What this thread needs from now on is of a config that may lose; None: no longer."""
         self.here.needs = needs
 
     def used(self, needs: list[Any]) -> None:
@@ -207,7 +203,7 @@ class Start:
         if not program.shares_starts():
             return False
         answer = program.wire.request("GET", code_path(program, folder, NAME), limit=LIST_MAX,
-                                      ahead=True)
+                                      is_waited_for=False)
         if answer is not None and answer.status == 403:
             program.is_code_refused = True
         if answer is None or answer.status != 200:
@@ -231,7 +227,7 @@ class Start:
 
     def _fetch(self, needs: list[Need]) -> None:
         root, choices = cache_root(), self.program.choices
-        stated = {folder: choices.code(folder, ahead=True)
+        stated = {folder: choices.code(folder, is_waited_for=False)
                   for folder, _, is_group in needs if is_group}
         self._fetchers.until = time.monotonic() + self.program.settings.budget_s
         for need in needs:
@@ -249,7 +245,7 @@ class Start:
         if sum(map(len, waiting)) >= BYTES_MAX or not self.program.gives_code() or \
                 self.program.wire.is_open():
             return None
-        return self.program.wire.request("GET", path, ahead=True)
+        return self.program.wire.request("GET", path, is_waited_for=False)
 
     # The own list.
 

@@ -102,7 +102,6 @@ class Recorder:
         """In the child: the parent writes what it queued."""
         self._worker.after_fork()
         self._queue: list[_Recorded] = []
-        self._bytes = 0
         self._is_watched = self._is_writing = False
         self._seen: dict[str, set[str]] = {}  # names of launches by closure
         # number of launches, and configs of the first one
@@ -221,14 +220,14 @@ class Recorder:
             cache_key = jit.cache_key  # which Triton makes next, and keeps
         except Exception:  # Triton says so when it compiles; the builder makes the key itself
             cache_key = None
-        size = sum(len(data) for _, _, data in launch.integers)
         with self._worker.condition:
-            if len(self._queue) >= QUEUE_MAX or self._bytes + size > QUEUE_BYTES_MAX:
+            launches = [launch, *(item.launch for item in self._queue)]
+            size = sum(len(data) for one in launches for _, _, data in one.integers)
+            if len(launches) > QUEUE_MAX or size > QUEUE_BYTES_MAX:
                 counters.captures_lost += 1
                 self._seen[call.closure].discard(name)
                 return
             self._queue.append(_Recorded(call.closure, jit, tuner, cache_key, launch))
-            self._bytes += size
             if not self._is_watched:
                 self._is_watched = True
                 _when_child_ends(self.stop)
@@ -273,7 +272,7 @@ class Recorder:
 
     def _next(self) -> Next:
         if self._queue:
-            items, self._queue, self._bytes, self._is_writing = self._queue, [], 0, True
+            items, self._queue, self._is_writing = self._queue, [], True
             return lambda: self._write_all(items)
         if not self._unposted or not self._may_post:
             return None
@@ -336,8 +335,7 @@ class Recorder:
         if closure not in self._places:
             start = closure.partition(":")[2] + "-"
             try:
-                self._places[closure] = sum(map(lambda one: one.startswith(start),
-                                                os.listdir(folder)))
+                self._places[closure] = sum(one.startswith(start) for one in os.listdir(folder))
             except OSError:
                 self._places[closure] = 0
         if self._places[closure] >= KEYS_MAX and not os.path.exists(os.path.join(folder, name)):

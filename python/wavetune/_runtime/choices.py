@@ -117,7 +117,7 @@ class Choices:
         self._is_file_read = False
         self._etag: str | None = None
         self._got_s: float | None = None
-        self._may_get = self._may_post = wire is not None
+        self._may_get = self._may_post = True
         self._posted_s = -math.inf
         self._posts = 0
         self._trusted: dict[str, bytes] | None = None
@@ -293,8 +293,6 @@ class Choices:
             self._why = "WAVETUNE_RELEASE is no digest"
             self._may_get = self._may_post = False
             return
-        if wire is None or wire.is_open() and not wire.may_try():
-            return
         query = f"release={quote(settings.release, safe='')}" if settings.release else self._query()
         headers = {"If-None-Match": self._etag} if self._etag else {}
         answer = wire.request("GET", f"/v1/choices?{query}", headers=headers, limit=DOCUMENT_MAX,
@@ -359,8 +357,7 @@ class Choices:
         """Asks for all keys that threads wait for."""
         now_s, settings, wire = time.monotonic(), self.settings, self.wire
         # an answer names no release and has no signature
-        if settings.is_pinned or settings.trusted_keys or not self._may_post or wire is None or \
-                wire.is_open():
+        if settings.is_pinned or settings.trusted_keys or not self._may_post or wire.is_open():
             return
         if self._posts >= POSTS_AT_START and now_s - self._posted_s < POST_S:
             return

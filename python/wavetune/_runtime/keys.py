@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
 from .._canonical import Named
 from .effects import are_alike
@@ -114,10 +114,8 @@ def _equal(one, other) -> bool:
 def fitting(configs: Sequence[Any], stated: Named):
     """The one of the program's configs that has every stated member; None where none or several do.
     Those that are equal in all members, and whose hooks are alike (effects.py), count as one."""
-    if not isinstance(stated, Mapping) or not stated:
-        return None
     fits = []
-    for config in configs:
+    for config in configs if stated else ():
         own = members(config)
         if all(_equal(own.get(name), value) and (name in own or value is None)
                for name, value in stated.items()):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from importlib.machinery import PathFinder
 from typing import Any, Callable, Sequence
 
 from .log import quietly, surprised
@@ -20,12 +19,9 @@ class Finder:
         if name not in self.names:
             return None
         try:
-            spec = None
             others = sys.meta_path[sys.meta_path.index(self) + 1:]
-            for finder in others or [PathFinder]:
-                spec = finder.find_spec(name, path, target)
-                if spec is not None:
-                    break
+            specs = (finder.find_spec(name, path, target) for finder in others)
+            spec = next((one for one in specs if one is not None), None)
             if spec is None or spec.loader is None:
                 return spec
             execute = spec.loader.exec_module

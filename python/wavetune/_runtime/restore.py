@@ -99,7 +99,7 @@ class Restoring(dict):
             return True
         self.looks = 0
         with quietly("a look-up"):
-            return _restorer is not None and _restorer.restore(self, key)
+            return _restorer.restore(self, key)
         return False
 
     def __setitem__(self, key, config) -> None:
@@ -111,7 +111,7 @@ class Restoring(dict):
             if miss.chosen is not None:
                 if miss.chosen is config:
                     self.choose(key, config, miss.is_hit)
-            elif miss.key_texts is not None and miss.seconds and _restorer is not None:
+            elif miss.key_texts is not None and miss.seconds:
                 _restorer.measured(self, miss, config)
 
     def miss(self) -> Miss | None:
@@ -383,12 +383,11 @@ def _name(cache: Restoring) -> str:
     return getattr(getattr(jit_function(cache.tuner), "fn", None), "__qualname__", "?")[:NAME_MAX]
 
 
-_restorer: Restorer | None = None
+_restorer: Restorer  # that of start()
 # What records launches (capture.py), None without: called on a miss, in the program's thread, with
 # the autotuner, the key's texts, the keyword arguments of its run() or None, the configs that
 # pruning left, and the key. It raises nothing.
 captured: Callable[[Any, Sequence[str], Any, Sequence[Any], Any], None] | None = None
-_patched: list[tuple[Any, str, Any]] = []
 adopted: weakref.WeakSet[Any] = weakref.WeakSet()  # autotuners whose cache restores
 
 
@@ -397,14 +396,6 @@ def start(restorer: Restorer) -> None:
     global _restorer
     _restorer = restorer
     when_there(MODULES, patch)
-
-
-def stop() -> None:
-    """For tests: autotuners that are made from now on are Triton's own."""
-    global _restorer
-    _restorer = None
-    while _patched:
-        setattr(*_patched.pop())
 
 
 def patch(module) -> None:
@@ -428,30 +419,20 @@ def patch(module) -> None:
         if miss.chosen is not None and miss.is_pruned:
             return [0.0 if config is miss.chosen else math.inf] * 3
         started = time.perf_counter()
-        start = _restorer.start if _restorer is not None else None
-        if start is not None:
-            start.set_provisional(miss.needs.setdefault(id(config), []))
+        _restorer.start.set_provisional(miss.needs.setdefault(id(config), []))
         try:
             timing = bench(tuner, *args, **kwargs)
         finally:
-            if start is not None:
-                start.set_provisional(None)
+            _restorer.start.set_provisional(None)
         miss.seconds += time.perf_counter() - started
         return timing
 
-    _wrap(tuners, "__init__",  # of which torch looks at the signature
-          around(init, "an autotuner", after=lambda _, tuner, *__, **___: adopt(tuner)))
-    _wrap(tuners, "_bench", _bench)
+    tuners.__init__ = around(init, "an autotuner", after=lambda _, tuner, *__, **___: adopt(tuner))
+    tuners._bench = _bench
     with quietly("finding autotuners"):
         _wrap_own(tuners)
         _adopt_existing(tuners)
         _adopt_running()
-
-
-def _wrap(holder, name: str, function) -> None:
-    function.is_of_wavetune = True
-    _patched.append((holder, name, vars(holder)[name]))
-    setattr(holder, name, function)
 
 
 def _wrap_own(kind) -> None:
@@ -460,7 +441,8 @@ def _wrap_own(kind) -> None:
         holder = next(one for one in kind.__mro__ if name in vars(one))
         function = vars(holder)[name]
         if isinstance(function, types.FunctionType) and not is_wrapped(function):
-            _wrap(holder, name, wrapped(function))
+            setattr(holder, name, wrapped(function))
+            vars(holder)[name].is_of_wavetune = True
 
 
 def _wrapped_prune(prune):
@@ -625,7 +607,7 @@ def _look_late(tuner, own: Named) -> Miss | None:
     already whether the key is there: it takes the best of the timings."""
     cache, key = cache_of(tuner), own.get("key")
     if cache is None or not isinstance(key, tuple) or dict.__contains__(cache, key) or \
-            _restorer is None or not _restorer.restore(cache, key):
+            not _restorer.restore(cache, key):
         return None
     miss = cache.begin_miss(Miss())
     miss.chosen, miss.is_hit = dict.pop(cache, key), True

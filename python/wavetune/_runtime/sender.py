@@ -55,7 +55,6 @@ class Sender:
         self._condition = self._worker.condition
         self._misses: list[Named] = []
         self._files: deque[tuple[str, bytes]] = deque()
-        self._file_bytes = 0
         self._is_probing = False
         self._may_send_counters = self._may_send_misses = self._may_send_files = True
         self._report_at = math.inf  # when misses and counters are to be sent, at the latest
@@ -87,12 +86,12 @@ class Sender:
 
     def file(self, path: str, body: bytes) -> None:
         with self._condition:
+            waiting = sum(len(other) for _, other in self._files)
             if not self._may_send_files or len(body) > BODY_MAX or \
-                    len(self._files) >= FILES_MAX or self._file_bytes + len(body) > FILES_BYTES_MAX:
+                    len(self._files) >= FILES_MAX or waiting + len(body) > FILES_BYTES_MAX:
                 counters.dropped += 1
                 return
             self._files.append((path, body))
-            self._file_bytes += len(body)
             self._worker.wake()
 
     def probe(self) -> None:
@@ -138,7 +137,6 @@ class Sender:
     def _send_file(self) -> None:
         with self._condition:
             path, body = self._files.popleft()
-            self._file_bytes -= len(body)
         answer = self.wire.request("PUT", path, body, {"Content-Type": "application/octet-stream"},
                                    background=True)
         if answer is not None and answer.status < 300:
@@ -148,7 +146,7 @@ class Sender:
         if answer is not None and answer.status == 403:
             with self._condition:
                 counters.dropped += len(self._files)
-                self._may_send_files, self._file_bytes = False, 0
+                self._may_send_files = False
                 self._files.clear()
 
     def _send_misses(self) -> None:

@@ -40,7 +40,7 @@ def running_of(module: str) -> Mapping[str, Any]:
 
 def failed(error: BaseException) -> Mapping[str, Any]:
     """The variables of what the caller called, and which raised the error."""
-    inner = error.__traceback__.tb_next
+    inner = error.__traceback__.tb_next if error.__traceback__ is not None else None
     return inner.tb_frame.f_locals if inner is not None else {}
 
 

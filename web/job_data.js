@@ -69,7 +69,7 @@ export function summarise(job, measurements) {
       equivalent: Boolean(finalist?.equivalent),
       isWinner: job.winner?.config === config,
       isBaseline: config === job.baseline,
-      ratio: finalist || null,
+      verdict: finalist || null,
       spills: last[0].spills,
       vgprs: last[0].vgprs,
       lds_bytes: last[0].lds_bytes,
@@ -77,10 +77,10 @@ export function summarise(job, measurements) {
   });
 
   // A finalist's interval is the verdict's: of its ratio to the best, which itself keeps its samples'.
-  const best = configs.find((each) => each.ratio?.ratio === 1);
+  const best = configs.find((each) => each.verdict?.ratio === 1);
   for (const each of configs)
-    if (each.ratio && best && each !== best && Number.isFinite(each.ratio.upper))
-      Object.assign(each, { us: best.us * each.ratio.ratio, low: best.us * each.ratio.lower, high: best.us * each.ratio.upper });
+    if (each.verdict && best && each !== best && Number.isFinite(each.verdict.upper))
+      Object.assign(each, { us: best.us * each.verdict.ratio, low: best.us * each.verdict.lower, high: best.us * each.verdict.upper });
 
   const timed = configs.filter((each) => Number.isFinite(each.us)).sort((a, b) => a.us - b.us);
   timed.forEach((each, i) => {

@@ -229,12 +229,12 @@ function trialsChart(data) {
 function pairsPanel(job) {
   const names = parameterNames(job.space),
     place = h("div");
-  if (names.length < 2) return { element: null, draw() {} };
+  if (names.length < 2) return { element: null, set() {} };
   const chooser = (label, chosen) => {
     const id = uniqueId("parameter");
     const select = h(
       "select",
-      { id, on: { change: () => draw() } },
+      { id, on: { change: () => redraw() } },
       names.map((name) => h("option", { value: name, selected: name === chosen }, name)),
     );
     return { select, element: [h("label", { for: id }, label), select] };
@@ -242,7 +242,7 @@ function pairsPanel(job) {
   const x = chooser("Across", names[0]),
     y = chooser("Down", names[1]);
   let data = null;
-  function draw() {
+  function redraw() {
     if (!data) return;
     const at = bestByPair(data.configs, x.select.value, y.select.value);
     const xs = valuesOf(job.space, data.configs, x.select.value),
@@ -265,9 +265,9 @@ function pairsPanel(job) {
   }
   return {
     element: panel("Two parameters", h("div", { class: "filter" }, x.element, y.element), place),
-    draw(next) {
+    set(next) {
       data = next;
-      draw();
+      redraw();
     },
   };
 }
@@ -291,8 +291,8 @@ function samplesPanel(job, data, config, names) {
       ["Time", micros(each.us)],
       [
         "To the best",
-        each.ratio &&
-          `${digits(each.ratio.ratio, 5)}${Number.isFinite(each.ratio.upper) && each.ratio.upper > each.ratio.lower ? ` (${digits(each.ratio.lower, 5)} to ${digits(each.ratio.upper, 5)})` : ""}`,
+        each.verdict &&
+          `${digits(each.verdict.ratio, 5)}${Number.isFinite(each.verdict.upper) && each.verdict.upper > each.verdict.lower ? ` (${digits(each.verdict.lower, 5)} to ${digits(each.verdict.upper, 5)})` : ""}`,
       ],
       ["Registers", each.vgprs !== null && each.vgprs !== undefined && `${each.vgprs}${each.spills ? `, ${each.spills} spilled` : ""}`],
       ["LDS", each.lds_bytes && `${integer(each.lds_bytes)} bytes`],
@@ -515,16 +515,19 @@ export async function show({ main, segments: [id], query, signal }) {
         note("Its measurements were removed ", when(job.measurements_removed_at), ", but for the final of a served winner."),
     );
     put(outcomePlace, outcomes(job));
-    if (drawnState !== job.state) (put(code, codePanel(job, signal)), put(reproducePlace, reproduce(job)));
+    if (drawnState !== job.state) {
+      put(code, codePanel(job, signal));
+      put(reproducePlace, reproduce(job));
+    }
     drawnState = job.state;
     if (!measurements.length) return;
 
     data = summarise(job, measurements);
     list.set(data.configs);
-    // Who reads a chart's data as a table keeps it.
+    // Leave the charts alone while a reader has a data table open.
     if (data.timed.length && !charts.querySelector("details[open]")) {
       put(charts, timesChart(job, data, select), trialsChart(data));
-      pairs.draw(data);
+      pairs.set(data);
       if (pairs.element) pairs.element.hidden = false;
       put(samples, samplesPanel(job, data, chosen ?? job.winner?.config ?? data.best.config, names));
     }

@@ -12,8 +12,7 @@ FOLDER = Path(__file__).resolve().parent / "bin"  # of a wheel that carries them
 
 
 def path_of(name: str) -> str:
-    """The path of a program: in $WAVETUNE_BUILD, else in this package, else in $PATH. PackError
-    where it is in none."""
+    """A program in $WAVETUNE_BUILD, else in this package, else in $PATH. Raises PackError."""
     for folder in (os.environ.get("WAVETUNE_BUILD"), str(FOLDER), os.environ.get("PATH")):
         found = shutil.which(name, path=folder) if folder else None
         if found is not None:

@@ -18,6 +18,7 @@ from ._errors import PackError
 
 Json = dict[str, Any]  # an object
 Fields = Mapping[str, Any]  # one that is only read
+Named = dict[str, Any]  # values by name: the arguments of a launch
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
 
 

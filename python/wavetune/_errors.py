@@ -4,8 +4,7 @@ from __future__ import annotations
 
 
 class PackError(Exception):
-    """What was wrong, where, and what to do. `status` is the exit code (docs/exit-codes.md): 2
-    usage, 1 failed."""
+    """What was wrong, where, and what to do. `status`: the exit code (docs/exit-codes.md)."""
 
     def __init__(self, sentence: str, status: int = 2):
         super().__init__(sentence)
@@ -13,8 +12,7 @@ class PackError(Exception):
 
 
 def _telling(error: BaseException) -> str:
-    """Of Triton's CompilationError the place and the reason, without the function's text between
-    them."""
+    """Of Triton's CompilationError the place and the reason, without the text between them."""
     lines = str(error).splitlines()
     marker = next((i for i, line in enumerate(lines) if line.strip() == "^"), None)
     if marker is None:

@@ -19,12 +19,11 @@ import http.client
 import json
 import os
 import time
-from typing import (
-    TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union)
+from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Sequence, Union
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from ._runtime.wire import BYTES_PER_S, Answer, Transport
+from ._runtime.wire import BYTES_PER_S, JSON, Answer, Transport
 from ._token_url import insecure_http, refusal
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ LONG_POLL_S = 60
 BUSY = (429, 502, 503, 504)
 ENDED = ("done", "failed", "cancelled")
 _STEP_S = 0.2
+Id = Union[str, int]
 
 
 class ApiError(Exception):
@@ -46,17 +46,13 @@ class ApiError(Exception):
     then, and `problem` the whole problem document."""
 
     def __init__(self, kind: str, detail: str, status: int = 0,
-                 problem: Optional[Mapping[str, Any]] = None):
+                 problem: Mapping[str, Any] | None = None):
         super().__init__(detail)
-        self.kind, self.detail, self.status, self.problem = (
-            kind,
-            detail,
-            status,
-            dict(problem or {}),
-        )
+        self.kind, self.detail, self.status = kind, detail, status
+        self.problem = dict(problem or {})
 
     @property
-    def pointer(self) -> Optional[str]:
+    def pointer(self) -> str | None:
         """Where in the request's body the mistake is, as a JSON Pointer."""
         return self.problem.get("pointer")
 
@@ -68,17 +64,14 @@ class Listing:
         self._client, self._path = client, path
         self._filters = {name: value for name, value in filters.items() if value is not None}
 
-    def __iter__(self) -> Iterator[Dict[str, Any]]:
-        after: Optional[str] = None
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        query = {**self._filters, "limit": PAGE}
         while True:
-            query = {
-                **self._filters, "limit": PAGE, **({"after": after} if after is not None else {})
-            }
             page = self._client.request("GET", f"{self._path}?{urlencode(query)}")
             yield from page["items"]
-            before, after = after, page["next"]
-            if after is None or after == before:
+            if page["next"] in (None, query.get("after")):
                 return
+            query["after"] = page["next"]
 
     def frame(self) -> Any:
         """All items as a pandas DataFrame; members of objects become columns such as key.M."""
@@ -91,17 +84,17 @@ class Listing:
 
 
 class Client:
-    def __init__(self, url: Optional[str] = None, token: Optional[str] = None, *,
-                 ca_file: Optional[str] = None, insecure: Optional[bool] = None,
+    def __init__(self, url: str | None = None, token: str | None = None, *,
+                 ca_file: str | None = None, insecure: bool | None = None,
                  timeout_s: float = 30.0, patience_s: float = 60.0):
         """`ca_file`: certificates (PEM) to trust in place of the system's. `insecure`: send the
         token over http:// to other hosts than loopback, too. `timeout_s`: of one request."""
         self.url = (url or os.environ.get("WAVETUNE_URL") or "http://127.0.0.1:7200").rstrip("/")
         self.timeout_s, self.patience_s = timeout_s, patience_s
         token = token or _token_of(os.environ)
-        why = refusal(
-            self.url,
-            insecure_http(os.environ) if insecure is None else insecure) if token else None
+        if insecure is None:
+            insecure = insecure_http(os.environ)
+        why = refusal(self.url, insecure) if token else None
         if why is not None:
             raise ValueError(why)
         ca_file = ca_file or os.environ.get("WAVETUNE_CA_FILE") or None
@@ -115,24 +108,23 @@ class Client:
 
     def submit_all(self, jobs: Sequence["api.JobRequest"]) -> List["api.JobAnswer"]:
         """Submits many in requests of 1,000."""
-        answers: List[Any] = []
+        answers = []
         for i in range(0, len(jobs), PAGE):
             answers += self.request("POST", "/v1/jobs", {"jobs": list(jobs[i:i + PAGE])})["jobs"]
         return answers
 
-    def job(self, job: Union[str, int]) -> "api.Job":
+    def job(self, job: Id) -> "api.Job":
         return self.request("GET", f"/v1/jobs/{_segment(job)}")
 
-    def jobs(self, *, state: Optional[str] = None, tag: Optional[str] = None,
-             kernel: Optional[str] = None) -> Listing:
+    def jobs(self, *, state: str | None = None, tag: str | None = None,
+             kernel: str | None = None) -> Listing:
         """api.JobItem of each, the newest first."""
         return Listing(self, "/v1/jobs", {"state": state, "tag": tag, "kernel": kernel})
 
-    def wait(self, *jobs: Union[str, int], timeout_s: Optional[float] = None) -> List["api.Job"]:
-        """Waits until all have ended, as they may do at different times, and reads them. Raises
-        TimeoutError."""
+    def wait(self, *jobs: Id, timeout_s: float | None = None) -> List["api.Job"]:
+        """Waits until all have ended, at whatever times, and reads them. Raises TimeoutError."""
         ends_s = None if timeout_s is None else time.monotonic() + timeout_s
-        ended: List[Any] = []
+        ended = []
         for one in jobs:
             after = 0
             while True:
@@ -140,9 +132,9 @@ class Client:
                 if found["state"] in ENDED:
                     ended.append(found)
                     break
-                left_s = (
-                    LONG_POLL_S if ends_s is None else min(LONG_POLL_S, ends_s - time.monotonic())
-                )
+                left_s = float(LONG_POLL_S)
+                if ends_s is not None:
+                    left_s = min(left_s, ends_s - time.monotonic())
                 if left_s <= 0:
                     raise TimeoutError(f"job {one} is {found['state']}: "
                                        f"{found.get('waiting') or found['stage']}")
@@ -153,11 +145,11 @@ class Client:
                 after = max([after, *(event["event"] for event in events)])
         return ended
 
-    def cancel(self, job: Union[str, int], any: bool = False) -> "api.Job":
+    def cancel(self, job: Id, any: bool = False) -> "api.Job":
         """With `any` also a job that others submitted, which needs the role operator."""
         return self.request("DELETE", f"/v1/jobs/{_segment(job)}" + ("?any=true" if any else ""))
 
-    def measurements(self, job: Union[str, int]) -> Listing:
+    def measurements(self, job: Id) -> Listing:
         """api.Measurement of each."""
         return Listing(self, f"/v1/jobs/{_segment(job)}/measurements", {})
 
@@ -167,13 +159,12 @@ class Client:
         """api.ListedRelease of each, the newest first."""
         return Listing(self, "/v1/releases", {})
 
-    def release(self, digest: str) -> Dict[str, Any]:
+    def release(self, digest: str) -> dict[str, Any]:
         return self.request("GET", f"/v1/releases/{_segment(digest)}")
 
-    def publish(self, environment: "api.Environment", /, channel: Optional[str] = None,
+    def publish(self, environment: "api.Environment", /, channel: str | None = None,
                 **more: "Unpack[api.ReleaseRequest]") -> "api.ReleaseAnswer":
-        """Makes a release of the winners, and points a channel at it. Signed entries are made with
-        `wavetune publish`."""
+        """Makes a release of the winners for a channel. `wavetune publish` makes signed entries."""
         answer = self.request("POST", "/v1/releases", {"environment": environment, **more})
         if channel is not None:
             self.promote(answer["release"], channel)
@@ -188,10 +179,10 @@ class Client:
         """api.CaptureItem of each captured function."""
         return Listing(self, "/v1/captures", {})
 
-    def tune_captures(self, *functions: Union[str, int], name: Optional[str] = None,
-                      keys: Optional[Sequence["api.Key"]] = None, run: Optional[str] = None,
-                      priority: Optional[int] = None,
-                      budget: Optional["api.Budget"] = None) -> List["api.CaptureKeyJob"]:
+    def tune_captures(self, *functions: Id, name: str | None = None,
+                      keys: Sequence["api.Key"] | None = None, run: str | None = None,
+                      priority: int | None = None,
+                      budget: "api.Budget | None" = None) -> List["api.CaptureKeyJob"]:
         """Makes jobs of the built keys of these functions, by their ids, or with `name` of those
         that fit a pattern (api.CaptureTune)."""
         stated = {"functions": functions or None, "name": name, "keys": keys, "run": run,
@@ -211,7 +202,7 @@ class Client:
         """api.Policy of each that this token may see: an operator's sees all."""
         return Listing(self, "/v1/policies", {})
 
-    def remove_policy(self, policy: Union[str, int]) -> None:
+    def remove_policy(self, policy: Id) -> None:
         self.request("DELETE", f"/v1/policies/{_segment(policy)}")
 
     def suggestions(self) -> List["api.PolicySuggestion"]:
@@ -225,15 +216,15 @@ class Client:
         """api.Proposal of each, the newest first, without its changes."""
         return Listing(self, "/v1/proposals", {})
 
-    def proposal(self, proposal: Union[str, int]) -> "api.Proposal":
+    def proposal(self, proposal: Id) -> "api.Proposal":
         return self.request("GET", f"/v1/proposals/{_segment(proposal)}")
 
-    def promote_proposal(self, proposal: Union[str, int]) -> "api.ChannelEntry":
+    def promote_proposal(self, proposal: Id) -> "api.ChannelEntry":
         """Points the channel at the proposal's release, unsigned, if it still has the entry that
         the proposal was compared with."""
         return self.request("POST", f"/v1/proposals/{_segment(proposal)}/promote", {})
 
-    def reject_proposal(self, proposal: Union[str, int], reason: str) -> "api.Proposal":
+    def reject_proposal(self, proposal: Id, reason: str) -> "api.Proposal":
         return self.request("POST", f"/v1/proposals/{_segment(proposal)}/reject",
                             {"reason": reason})
 
@@ -244,7 +235,7 @@ class Client:
         return Listing(self, path, filters)
 
     def request(self, method: str, path: str, body: Any = None,
-                timeout_s: Optional[float] = None) -> Any:
+                timeout_s: float | None = None) -> Any:
         """The JSON of an answer; None where it has none. `body`: JSON, or bytes. Raises ApiError.
         Every request of this client may be repeated: what it writes is identified by its content
         (docs/api.md)."""
@@ -262,11 +253,12 @@ class Client:
                 step_s = min(2 * step_s, 5.0)
 
     def _once(self, method: str, path: str, body: Any, timeout_s: float) -> Any:
-        headers = {"Accept": "application/json"}
-        if body is not None:
-            headers["Content-Type"] = "application/octet-stream" if isinstance(
-                body, bytes) else "application/json"
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        headers, data = {"Accept": "application/json"}, body
+        if isinstance(body, bytes):
+            headers["Content-Type"] = "application/octet-stream"
+        elif body is not None:
+            headers.update(JSON)
+            data = json.dumps(body).encode()
         try:
             answer = self._transport.exchange(method, path, data, headers, limit=BODY_MAX,
                                               first_s=timeout_s + len(data or b"") / BYTES_PER_S)
@@ -274,9 +266,9 @@ class Client:
                 return json.loads(answer.body) if answer.body else None
         except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
             self._transport.close()
-            is_json = not isinstance(error, (ValueError, RecursionError))
+            form = "JSON" if isinstance(error, (ValueError, RecursionError)) else "HTTP"
             what = "does not answer" if isinstance(error, OSError) else \
-                f"answered {method} {path} with what is no {'HTTP' if is_json else 'JSON'}"
+                f"answered {method} {path} with what is no {form}"
             raise ApiError("unreachable",
                            f"the server at {self.url} {what}: {error!s:.300}") from None
         raise _refused(answer)
@@ -289,19 +281,19 @@ def _refused(answer: Answer) -> ApiError:
         problem = None
     if not isinstance(problem, dict):
         problem = {"kind": "unavailable" if answer.status >= 500 else "invalid",
-                   "detail": answer.body[:200].decode("utf-8", "replace")}
+                   "detail": answer.text()}
     if "retry-after" in answer.headers:
         problem["retry_after"] = _number(answer.headers["retry-after"])
     return ApiError(str(problem.get("kind", "invalid")), f"{answer.status}: "
                     f"{problem.get('detail', '')}", answer.status, problem)
 
 
-def _proxy_of(url: str) -> Optional[Tuple[str, int]]:
+def _proxy_of(url: str) -> tuple[str, int] | None:
     """Of $https_proxy, $no_proxy and so on, never for loopback."""
     parts = urlsplit(url)
     found = urlsplit(getproxies().get(parts.scheme, ""))
-    if not found.hostname or refusal(f"http://{parts.netloc}",
-                                     False) is None or proxy_bypass(parts.netloc):
+    is_loopback = refusal(f"http://{parts.netloc}", False) is None
+    if not found.hostname or is_loopback or proxy_bypass(parts.netloc):
         return None
     return found.hostname, found.port or 80
 
@@ -313,11 +305,11 @@ def _number(value: Any) -> float:
         return 0.0
 
 
-def _segment(value: Union[str, int]) -> str:
+def _segment(value: Id) -> str:
     return quote(str(value), safe=":")
 
 
-def _token_of(variables: Mapping[str, str]) -> Optional[str]:
+def _token_of(variables: Mapping[str, str]) -> str | None:
     path = variables.get("WAVETUNE_TOKEN_FILE")
     if path:
         with open(path, encoding="ascii") as file:

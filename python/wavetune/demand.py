@@ -27,7 +27,7 @@ import time
 import weakref
 from typing import Any
 
-from ._runtime.hooks import when_there
+from ._runtime.patching import when_there
 from ._runtime.keys import typed
 from ._runtime.log import quietly
 from ._runtime.wire import Wire

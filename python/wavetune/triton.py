@@ -1,8 +1,8 @@
 """Triton's cache manager over HTTP: TRITON_CACHE_MANAGER=wavetune.triton:CacheManager. Importing it
-also gives autotuners their choices (_runtime/restore.py), so that this variable alone is enough.
+also gives autotuners their choices (_runtime/restore.py).
 
-The local folder comes first, and stays one that plain Triton reads. What it lacks is asked for: one
-request for a compiled kernel (a group of files). Code is taken only
+The local folder comes first, and stays one that plain Triton reads. What it lacks is asked for, a
+kernel's files in one request, and taken only
 - with the digests of a choices document that a trusted key vouches for ($WAVETUNE_TRUSTED_KEYS), or
 - with $WAVETUNE_SHARED_CODE=1, from a namespace that the operator opened to containers of one image
   under one token.

@@ -281,8 +281,8 @@ def test_the_hardware_is_what_the_machine_or_the_environment_states(monkeypatch)
              "/sys/class/kfd/kfd/topology/nodes/0/properties": "simd_count 0\nvendor_id 4098\n",
              "/sys/class/kfd/kfd/topology/nodes/1/properties": "simd_count 1216\nvendor_id 4098\ndevice_id 29857\n"}
     there = []
-    monkeypatch.setattr(found, "_text", lambda path: files[path])
-    monkeypatch.setattr(found.glob, "glob", lambda pattern: [path for path in there if fnmatch(path, pattern)])
+    monkeypatch.setattr(found.environment, "read", lambda path: files[path])
+    monkeypatch.setattr(found.environment.glob, "glob", lambda pattern: [path for path in there if fnmatch(path, pattern)])
     monkeypatch.setenv("WAVETUNE_ENVIRONMENT", "no JSON")
     cuda = types.SimpleNamespace(is_initialized=lambda: False, get_device_name=lambda: "NVIDIA H100")
     version = types.SimpleNamespace(cuda="13.2", hip=None)

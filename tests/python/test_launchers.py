@@ -185,19 +185,19 @@ def own(library, monkeypatch, tmp_path):
 @needs_launchers
 def test_launchers_of_amd_wait_until_the_driver_has_found_its_library(own):
     own.prepare([launchers.Launcher("amd", 64, ("*fp16", "i32", "constexpr"))])
-    assert own._jobs == {} and len(own._early) == 1
+    assert own._worker.named == {} and len(own._early) == 1
     own._drivers["amd"].scope["_get_path_to_hip_runtime_dylib"]()
     own._go_on()
-    (job,) = own._jobs.values()
-    assert job.done.wait(60) and job.built.data[:4] == b"\x7fELF" and job.built.name.startswith("__triton_launcher")
+    (job,) = own._worker.named.values()
+    assert job.done.wait(60) and job.result.data[:4] == b"\x7fELF" and job.result.name.startswith("__triton_launcher")
 
 
 def job_of(own, monkeypatch):
     """A launcher that is prepared and not begun, and its C source."""
     monkeypatch.setattr(launchers, "threads_max", lambda: 0)
     own.prepare([launchers.Launcher("nvidia", 32, ("*fp16", "i32"))])
-    (job,) = own._jobs.values()
-    return job, job.kwargs.get("src") or job.args[0]
+    (job,) = own._worker.named.values()
+    return job, job.work[2].get("src") or job.work[1][0]
 
 
 @needs_launchers
@@ -206,7 +206,7 @@ def test_a_compiler_that_hangs_is_not_waited_for(own, monkeypatch):
     monkeypatch.setattr(launchers, "WAIT_S", 0.0)
     own._worker.queue.clear()
     own._take(source)
-    assert own.used == 0 and own._jobs == {}
+    assert own.used == 0 and own._worker.named == {}
 
 
 @needs_launchers
@@ -218,17 +218,17 @@ def test_none_is_begun_when_the_time_is_over_or_the_program_ends(own, monkeypatc
     own._worker.end(60)
     assert own._worker.threads == 0
     own._take(source)  # Triton compiles it
-    assert own._jobs == {} and not own._worker.queue
+    assert own._worker.named == {} and not own._worker.queue
     own.stop()
     own.prepare([launchers.Launcher("nvidia", 32, ("*fp32",))])
-    assert own._jobs == {}
+    assert own._worker.named == {}
 
 
 @needs_launchers
 def test_there_is_a_limit_to_what_is_prepared(own, monkeypatch):
     monkeypatch.setattr(launchers, "threads_max", lambda: 0)
     own.prepare([launchers.Launcher("nvidia", 32, ("i32",) * n) for n in range(1, 200)])
-    assert len(own._jobs) == launchers.LAUNCHERS_MAX
+    assert len(own._worker.named) == launchers.LAUNCHERS_MAX
 
 
 def test_ranks_of_one_node_share_its_cores(monkeypatch):
@@ -263,7 +263,7 @@ def test_without_launchers_nothing_is_wrapped():
     own.patch(triton.backends)
     assert own._drivers == {}
     own.prepare([launchers.Launcher("nvidia", 32, ("i32",))])
-    assert own._jobs == {}
+    assert own._worker.named == {}
 
 
 @pytest.mark.parametrize("value", [

@@ -3,36 +3,34 @@ compiled code.
 
 The list of a start (start.py) states what programs like this one compiled: the function, by module,
 name and closure, and what Triton makes a kernel of beside it, as scalars. The source, the compiler
-and the folder are this program's own, so that a list can but name kernels in vain: the program
-requests what it needs as ever, from Triton's compiler, which finds a file that was compiled ahead
-in its folder. A list of no use costs the time of cores that wait.
+and the folder are this program's own: a wrong list costs only the time of idle cores.
 
 One function is wrapped, triton.compiler.compile: it learns what this program compiles, begins with
-the list at the first kernel, when the program's modules and driver are there, and waits for a
-kernel that is being compiled. One that is not yet begun is left to the program.
+the list at the first kernel, and waits for a kernel that is being compiled; one that is not yet
+begun is left to the program. The threads compile copies of jit functions, so that the program's own
+still take the values of globals at their launch. $WAVETUNE_AHEAD=0 turns all of this off.
 
-The threads compile copies of jit functions: the program's own notice the values of globals when the
-program launches them, as ever. $WAVETUNE_AHEAD=0 turns all of this off. Threads: as many as the
-process has cores; what runs at the program's end is waited for, because a thread cannot be ended
-inside a compiler.
+Threads: as many as the process has cores. At the program's end they are waited for, because a
+thread cannot be ended inside a compiler.
 """
 
 from __future__ import annotations
 
 import atexit
-import functools
 import json
 import math
 import re
 import sys
-import threading
 import time
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
+from .._canonical import Named
 from .closure import closure, jit_function, walk
 from .launchers import check_types
-from .log import log, quietly, text_of
-from .worker import Jobs, threads_max
+from .log import log, text_of
+from .patching import around, is_wrapped
+from .values import is_triton
+from .worker import Early, threads_max
 
 KERNELS_MAX = 128  # of a list
 TEXT_MAX = 4096  # of a kernel
@@ -50,78 +48,55 @@ _PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,199}")
 _REFUSED = ("ir_override", "pre_hook", "extern_libs", "dump_ir")
 
 
-def _is_scalar(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return value is None or isinstance(value, bool) or type(value) is int and \
-        -2**63 <= value < 2**64 or \
-        type(value) is str and _WORD.fullmatch(value) is not None
+def _is_scalar(value) -> bool:
+    if type(value) is int:
+        return -2**63 <= value < 2**64
+    if type(value) is str:
+        return _WORD.fullmatch(value) is not None
+    return value is None or isinstance(value, bool) or \
+        isinstance(value, float) and math.isfinite(value)
 
 
-def _is_path(value: Any) -> bool:
+def _is_path(value) -> bool:
     return isinstance(value, (list, tuple)) and 0 < len(value) <= 4 and all(
         type(one) is int and 0 <= one < 1024 for one in value)
 
 
-def check(text: Any) -> dict[str, Any]:
+def check(text) -> Named:
     """A kernel of a list. Raises ValueError where it is none that this module writes."""
     try:
-        return _checked(text)
+        found = json.loads(text) if isinstance(text, str) and len(text) <= TEXT_MAX else None
+        if not isinstance(found, dict) or set(found) != set(_MEMBERS) or \
+                not all(isinstance(found[name], kind) for name, kind in _MEMBERS.items()):
+            raise ValueError("it is no kernel")
+        if not _PATH.fullmatch(found["module"]) or not _PATH.fullmatch(found["name"]) or \
+                len(found["target"]) != 3:
+            raise ValueError("its function or target has no name")
+        check_types([kind for _, kind in found["signature"]
+                     if not isinstance(kind, str) or not _DESCRIPTOR.fullmatch(kind)])
+        names = [name for name, _ in found["signature"]] + list(found["options"])
+        paths = [path for path, _ in found["constants"] + found["attributes"]]
+        pairs = [pair for _, listed in found["attributes"] for pair in listed]
+        scalars = [value["dtype"] if isinstance(value, dict) and set(value) == {"dtype"} else value
+                   for _, value in found["constants"]]
+        scalars += [*found["options"].values(), *found["target"]]
+        scalars += [one for pair in pairs for one in pair]
+        if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names) or \
+                not set(found["options"]).isdisjoint(_REFUSED) or \
+                not all(map(_is_path, paths)) or not all(map(_is_scalar, scalars)) or \
+                not all(len(pair) == 2 for pair in pairs):
+            raise ValueError("a value of it is no scalar")
+        return found
     except (TypeError, RecursionError) as error:  # no pair where one is expected; nested too deeply
         raise ValueError(f"it is no kernel: {type(error).__name__}") from None
 
 
-def _checked(text: Any) -> dict[str, Any]:
-    found = json.loads(text) if isinstance(text, str) and len(text) <= TEXT_MAX else None
-    if not isinstance(found, dict) or set(found) != set(_MEMBERS) or \
-            not all(isinstance(found[name], kind) for name, kind in _MEMBERS.items()):
-        raise ValueError("it is no kernel")
-    if not _PATH.fullmatch(found["module"]) or not _PATH.fullmatch(found["name"]) or len(
-            found["target"]) != 3:
-        raise ValueError("its function or target has no name")
-    check_types([
-        kind for _, kind in found["signature"]
-        if not isinstance(kind, str) or not _DESCRIPTOR.fullmatch(kind)
-    ])
-    values = [
-        value["dtype"] if isinstance(value, dict) and set(value) == {"dtype"} else value
-        for _, value in found["constants"]
-    ]
-    pairs = [pair for _, listed in found["attributes"] for pair in listed]
-    values += [*found["options"].values(), *found["target"]]
-    if not all(map(_is_scalar, values)) or \
-            not all(_is_path(path) for path, _ in (*found["constants"], *found["attributes"])) or \
-            not all(isinstance(name, str) and
-            _NAME.fullmatch(name) for name, _ in found["signature"]) or \
-            not all(_NAME.fullmatch(name) and
-            name not in _REFUSED for name in found["options"]) or \
-            not all(len(pair) == 2 and all(_is_scalar(one) for one in pair) for pair in pairs):
-        raise ValueError("a value of it is no scalar")
-    return found
-
-
-def find(module: str, name: str) -> Any:
-    """What a module of this program has under that name: a jit function, or an autotuner above it;
-    None: nothing."""
+def find(module: str, name: str):
+    """A jit function of this program, or an autotuner above it, by name; None: there is none."""
     found = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, "__dict__", {}).get(part)
     return found if jit_function(found) is not None else None
-
-
-class _Triton(NamedTuple):
-    """What is used of Triton."""
-
-    compile: Any
-    source: Any  # ASTSource
-    backend: Any  # of a target
-    dtype: Any
-
-
-class _Job:
-    def __init__(self, source: Any, target: Any, options: Any):
-        self.source, self.target, self.options = source, target, options
-        self.done = threading.Event()
 
 
 class Ahead:
@@ -129,20 +104,20 @@ class Ahead:
 
     def __init__(self, on_compiled: Callable[[str], None]):
         self.on_compiled = on_compiled
-        self._triton: _Triton | None = None
+        self._triton: Any = None  # triton.compiler
+        self._build: Any = None  # its compile()
         # by the id of the jit function, which is kept
         self._closures: dict[int, tuple[Any, str | None]] = {}
-        self._defaults: dict[Any, dict[str, Any]] = {}  # options, by target
+        self._defaults: dict[Any, Named] = {}  # options, by target
         self.used = 0
-        self._worker = Jobs("ahead", self._compile, lambda: threads_max() + 1)
+        self._worker = Early("ahead", self._compile, lambda: threads_max() + 1)
         self.after_fork()
         atexit.register(self.stop)
 
     def after_fork(self) -> None:
         self._worker.after_fork()
         # not begun: their function may be imported later
-        self._listed: dict[str, dict[str, Any]] = {}
-        self._jobs: dict[str, _Job] = {}
+        self._listed: dict[str, Named] = {}
         self._compiled = 0
 
     def stop(self) -> None:
@@ -150,71 +125,52 @@ class Ahead:
         if self._compiled:
             log(f"kernels: {self._compiled} were compiled ahead, {self.used} of them used")
 
-    def patch(self, module: Any) -> None:
+    def patch(self, module) -> None:
         """Wraps triton.compiler.compile. `module`: triton.compiler."""
-        build = module.compile
-        if hasattr(build, "is_of_wavetune"):
-            return
-        self._triton = _Triton(build, module.ASTSource, module.make_backend, None)
+        if not is_wrapped(module.compile):
+            self._triton, self._build = module, module.compile
+            module.compile = around(module.compile, "compiling ahead", before=self._before)
 
-        @functools.wraps(build)
-        def compile(src: Any, target: Any = None, options: Any = None, *args: Any,
-                    **kwargs: Any) -> Any:
-            with quietly("compiling ahead"):
-                self._before(src, target, options)
-            return build(src, target, options, *args, **kwargs)
-
-        compile.is_of_wavetune = True  # type: ignore[attr-defined]
-        module.compile = compile
-
-    # In the thread of the list.
-
-    def prepare(self, texts: Any) -> None:
-        """What the list has. Returns at once; it begins at the program's next compile. Raises
-        ValueError."""
+    def prepare(self, texts) -> None:
+        """What the list has, for the next compile. Returns at once. Raises ValueError."""
         listed = {text: check(text) for text in texts}
         with self._worker.condition:
             self._listed.update(listed)
 
     # In the program's threads.
 
-    def _before(self, source: Any, target: Any, options: Any) -> None:
-        text = self._text(source, target,
-                          options) if target is not None and isinstance(options, dict) else None
+    def _before(self, src, target=None, options=None, *_, **__) -> None:
+        text = self._text(src, target, options) \
+            if target is not None and isinstance(options, dict) else None
         if text is not None:
             self.on_compiled(text)
             # before the threads' compilers hash callees, on which Triton's key of this function
             # depends
-            source.hash()
+            src.hash()
         self._begin(target, text)
-        with self._worker.condition:
-            job = self._jobs.pop(text or "", None)
-        # One that is not begun is compiled by the program now.
-        if job is not None and not self._worker.take(job) and job.done.wait(WAIT_S):
+        if self._worker.result(text or "", WAIT_S):
             self.used += 1
 
-    def _text(self, source: Any, target: Any, options: dict[str, Any]) -> str | None:
+    def _text(self, source, target, options: Named) -> str | None:
         """How a list states the kernel; None where it cannot."""
         jit = getattr(source, "fn", None)
         function = getattr(jit, "fn", None)
-        module, name = (
-            getattr(function, "__module__", None),
-            getattr(function, "__qualname__", None),
-        )
-        if not isinstance(module, str) or not isinstance(name, str) or jit_function(
-                find(module, name)) is not jit:
+        module, name = (getattr(function, part, None) for part in ("__module__", "__qualname__"))
+        if not isinstance(module, str) or not isinstance(name, str) or \
+                jit_function(find(module, name)) is not jit:
             return None
-        standard = self._standard(target)
+        if target not in self._defaults:
+            self._defaults[target] = self._options(target, {})
+        standard = self._defaults[target]
         found = {
             "module": module, "name": name, "closure": self._closure(jit),
-            "signature": [[one, kind] for one, kind in source.signature.items()
-                          ], "constants": [[list(path), self._plain(value)]
-                                           for path, value in source.constants.items()],
-            "attributes": [[list(path), value]
-                           for path, value in source.attrs.items()], "options": {
-                               one: value for one, value in options.items()
-                               if one not in standard or standard[one] != value
-                           }, "target": [target.backend, target.arch, target.warp_size]
+            "signature": list(source.signature.items()),
+            "constants": [(path, {"dtype": value.name} if is_triton(value, "dtype") else value)
+                          for path, value in source.constants.items()],
+            "attributes": list(source.attrs.items()),
+            "options": {one: value for one, value in options.items()
+                        if one not in standard or standard[one] != value},
+            "target": _target(target)
         }
         try:
             text = json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -223,58 +179,41 @@ class Ahead:
             return None
         return text
 
-    def _closure(self, jit: Any) -> str | None:
+    def _closure(self, jit) -> str | None:
         if id(jit) not in self._closures:
             self._closures[id(jit)] = (jit, closure(jit))
         return self._closures[id(jit)][1]
 
-    def _standard(self, target: Any) -> dict[str, Any]:
-        """The options of a launch that states none."""
-        if target not in self._defaults:
-            self._defaults[target] = dict(self._triton.backend(target).parse_options(
-                {}).__dict__)  # type: ignore[union-attr]
-        return self._defaults[target]
+    def _options(self, target, stated: Named) -> Named:
+        """Those of a launch, with Triton's for what it does not state."""
+        return dict(vars(self._triton.make_backend(target).parse_options(stated)))
 
-    @staticmethod
-    def _plain(value: Any) -> Any:
-        kind = type(value)
-        if kind.__name__ == "dtype" and kind.__module__.startswith("triton."):
-            return {"dtype": value.name}
-        return value
-
-    def _begin(self, target: Any, own: str | None) -> None:
-        """Begins with what the list has of this program's functions; `own`: what the program
-        compiles now."""
+    def _begin(self, target, own: str | None) -> None:
+        """Begins with the list's kernels of this program; `own`: what the program compiles now."""
         with self._worker.condition:
             if not self._listed or self._worker.is_ended or target is None:
                 return
             self._worker.until = min(self._worker.until, time.monotonic() + SECONDS_MAX)
             listed, self._listed = self._listed, {}
-        later = {}
+        listed.pop(own or "", None)
         for text, stated in listed.items():
-            if text == own:
-                continue
             tuner = find(stated["module"], stated["name"])
             if tuner is None:
-                later[text] = stated
+                with self._worker.condition:
+                    self._listed[text] = stated
                 continue
             try:
-                job = self._job(tuner, stated, target)
+                work = self._work(tuner, stated, target)
             except Exception as error:  # Triton refuses it: the list is a hint
                 log(f"{stated['name']} is not compiled ahead: {text_of(error)}")
                 continue
-            if job is not None:
-                self._jobs[text] = job
-                self._worker.add(job)
-        with self._worker.condition:
-            self._listed.update(later)
+            if work is not None:
+                self._worker.begin(text, *work)
 
-    def _job(self, tuner: Any, stated: dict[str, Any], target: Any) -> _Job | None:
-        """None: the program would not compile that."""
-        jit, triton = jit_function(tuner), self._triton
-        if triton is None or \
-                stated["target"] != [target.backend, target.arch, target.warp_size] or \
-                stated["closure"] != self._closure(jit) or \
+    def _work(self, tuner, stated: Named, target) -> tuple[Any, Any, Named] | None:
+        """(source, target, options); None: the program would not compile that."""
+        jit = jit_function(tuner)
+        if stated["target"] != _target(target) or stated["closure"] != self._closure(jit) or \
                 [name for name, _ in stated["signature"]] != list(jit.arg_names):
             return None
         dtype = sys.modules["triton.language"].dtype
@@ -285,34 +224,33 @@ class Ahead:
         while tuner is not jit and not hasattr(tuner, "configs"):
             tuner = tuner.fn  # heuristics above an autotuner
         configs = getattr(tuner, "configs", None)
-        named = {
-            jit.arg_names[path[0]]: value for path, value in constants.items() if len(path) == 1
-        }
-        if configs and not any(
-                all(named.get(name) == value for name, value in config.kwargs.items())
-                for config in configs):
+        named = {jit.arg_names[path[0]]: value for path, value in constants.items()
+                 if len(path) == 1}
+        if configs and not any(config.kwargs.items() <= named.items() for config in configs):
             return None
         attributes = {tuple(path): value for path, value in stated["attributes"]}
-        source = triton.source(_copy(jit), dict(stated["signature"]), constants, attributes)
-        return _Job(source, target,
-                    dict(triton.backend(target).parse_options(dict(stated["options"])).__dict__))
+        source = self._triton.ASTSource(_copy(jit), dict(stated["signature"]), constants,
+                                        attributes)
+        return source, target, self._options(target, dict(stated["options"]))
 
     # In the threads.
 
-    def _compile(self, job: _Job) -> None:
+    def _compile(self, source, target, options: Named) -> bool:
         try:
-            self._triton.compile(job.source, target=job.target,
-                                 options=job.options)  # type: ignore[union-attr]
-            self._compiled += 1
+            self._build(source, target=target, options=options)
         except Exception as error:  # the program will see it too, if it compiles that
-            log(f"{job.source.name} could not be compiled ahead: {text_of(error)}")
-        finally:
-            job.done.set()
+            log(f"{source.name} could not be compiled ahead: {text_of(error)}")
+            return False
+        self._compiled += 1
+        return True
 
 
-def _copy(jit: Any) -> Any:
-    """A copy that has its hash already, made of what its globals are now; the function and its
-    callees are as before."""
+def _target(target) -> list[Any]:
+    return [target.backend, target.arch, target.warp_size]
+
+
+def _copy(jit):
+    """A copy with a hash of its globals as they are now; the function and callees stay."""
     callees = [one for one, _, _ in walk(jit) if one.hash is None]
     copy = object.__new__(type(jit))
     copy.__dict__.update(jit.__dict__)

@@ -1,14 +1,13 @@
 """Which config a function is to use for a key: from the document that `fetch` brought, then from
 the server.
 
-A start that hits makes one request, GET /v1/choices, for all that there is; a key that neither
-document has is asked for with POST /v1/choices, of which there are two at most in the first minute
-and one a minute later. Other choices that a later GET brings take the place of all answers before
-it: the channel has moved. With $WAVETUNE_RELEASE only that release's document counts, so that all
-ranks of a job have the same choices.
+A start that hits makes one request, GET /v1/choices, for all that there is; keys that neither
+document has are asked for with POST /v1/choices, twice at most in the first minute and once a
+minute later. A later GET takes the place of all answers before it: the channel may have moved. With
+$WAVETUNE_RELEASE only that release's document counts, so that all ranks of a job agree.
 
-A document that is not as it should be is left alone as a whole. Threads: one asks the server at a
-time, and the keys of those that wait meanwhile go into one request.
+A garbled document is left alone as a whole. Threads: one asks the server at a time, and the keys of
+those that wait meanwhile go into one request.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ import os
 import stat
 import threading
 import time
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, NamedTuple
 from urllib.parse import quote
 
-from .._canonical import digest
+from .._canonical import Named, digest
 from . import keys
 from .log import log, quietly
 from .settings import IMPLIED_REGIME, Settings
-from .wire import Wire
+from .wire import GARBLED, JSON, Wire
 
 DOCUMENT_MAX = 16 * 1024 * 1024
 VERSION = 1
@@ -41,19 +40,18 @@ _MEMBERS = ("rocm", "cuda", "cpu", "torch", "triton", "gpu", "arch", "compute_un
 Key = tuple  # texts
 
 
-def place_of(cache: str, environment: Mapping[str, Any]) -> str:
+def place_of(cache: str, environment: Named) -> str:
     """Where a folder of `python3 -m wavetune tune` has what is of one environment."""
     return os.path.join(cache, ENVIRONMENTS, digest(environment).partition(":")[2][:16])
 
 
 class Choice(NamedTuple):
-    config: dict[str, Any]
+    config: Named
     tuning_ms: float
 
 
 class Code(NamedTuple):
-    """The files of a folder of Triton's cache, as a release states them, or a folder on this
-    machine that has them."""
+    """The files of a folder of Triton's cache: those of a release, or of a folder here."""
 
     release: str | None
     digests: dict[str, str]  # by the files' names
@@ -62,79 +60,75 @@ class Code(NamedTuple):
 
 class Document:
     """The choices of a release, by closure and key; and the digests of code files, by folder of
-    Triton's cache."""
+    Triton's cache. `place`: the folder that has code of no release."""
 
-    def __init__(self, functions: Any, code: Any, release: Any = None, place: str | None = None):
-        """Raises where a part is not as it should be. `place`: the folder that has code of no
-        release."""
+    def __init__(self, functions, code, release=None, place: str | None = None):
+        """Raises what GARBLED has."""
         self.release = release if isinstance(release, str) else None
         self.place = place
         self.functions: dict[str, dict[Key, Choice]] = {}
-        self.code: dict[str, dict[str, str]] = {}
-        self.launchers: dict[str, Any] = {}  # of functions, as the document has them
+        self.launchers: Named = {}  # of functions, as the document has them
         for closure, function in _object(functions).items():
-            chosen = self.functions[closure] = {}
-            for one in _list(_object(function).get("choices", [])):
-                chosen[_key(one["key"])] = Choice(_object(one["config"]), _ms(one.get("tuning_ms")))
+            self.functions[closure] = {_key(one["key"]): _choice(one)
+                                       for one in _list(_object(function).get("choices", []))}
             if function.get("launchers"):
                 launchers = _list(function["launchers"])[:LAUNCHERS_MAX]
                 self.launchers[closure] = {"name": function["name"], "launchers": launchers}
-        for folder, files in _object(code).items():
-            self.code[folder] = {
-                name: digest for name, digest in _object(files).items() if isinstance(digest, str)
-            }
+        self.code = {folder: {name: digest for name, digest in _object(files).items()
+                              if isinstance(digest, str)}
+                     for folder, files in _object(code).items()}
 
 
-def stated(environment: dict[str, Any]) -> dict[str, Any]:
+def stated(environment: Named) -> Named:
     """The members of an environment that the server tells environments by."""
     return {name: value for name, value in environment.items() if name in _MEMBERS}
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value) -> Named:
     if not isinstance(value, dict):
         raise ValueError("an object is missing")
     return value
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError("an array is missing")
     return value
 
 
-def _key(value: Any) -> Key:
+def _key(value) -> Key:
     if not all(isinstance(text, str) for text in _list(value)):
         raise ValueError("a key has a value that is no string")
     return tuple(value)
 
 
-def _ms(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e12 else 0.0
+def _choice(stated: Named) -> Choice:
+    ms = stated.get("tuning_ms")
+    is_ms = isinstance(ms, (int, float)) and 0 <= ms < 1e12
+    return Choice(_object(stated["config"]), float(ms) if is_ms else 0.0)
 
 
 class Choices:
     def __init__(self, settings: Settings, wire: Wire | None):
         self.settings, self.wire = settings, wire
         self._released: Document | None = None  # by the server
-        self._asked_for: dict[tuple[str, Key], Choice | None] = {}  # of POST
+        self._posted: dict[tuple[str, Key], Choice | None] = {}  # answers of POST
         self._file: Document | None = None
         self._is_file_read = False
         self._etag: str | None = None
         self._got_s: float | None = None
-        self._may_get = self._may_post = wire is not None
-        self._started_s = self._posted_s = -math.inf
+        self._may_get = self._may_post = True
+        self._posted_s = -math.inf
         self._posts = 0
-        self._waiting: dict[tuple[str, Key], None] = {}
-        self._lock = threading.Lock()
-        self._waiting_lock = threading.Lock()
         self._trusted: dict[str, bytes] | None = None
         self._why: str | None = None  # why the server's choices are none
         # called with the launchers of a new document
-        self.on_launchers: Callable[[dict[str, Any]], None] | None = None
+        self.on_launchers: Callable[[Named], None] | None = None
+        self.after_fork()
 
     def after_fork(self) -> None:
         self._lock, self._waiting_lock = threading.Lock(), threading.Lock()
-        self._waiting = {}
+        self._waiting: dict[tuple[str, Key], None] = {}
 
     # In the program's threads, on a miss.
 
@@ -151,7 +145,7 @@ class Choices:
                 self._read_file()
                 self._get()
                 found = self._known(closure, key)
-                if found is None and place not in self._asked_for:
+                if found is None and place not in self._posted:
                     self._post()
                     found = self._known(closure, key)
         finally:
@@ -174,11 +168,10 @@ class Choices:
         if self.settings.cache is None:
             return ("there is no server that it may ask, and no folder of choices (WAVETUNE_URL, "
                     "WAVETUNE_CACHE)")
-        return self._why_not_here()
+        return self._why_not_here(self.settings.cache)
 
-    def _why_not_here(self) -> str:
+    def _why_not_here(self, cache: str) -> str:
         """Why the folder has no choices."""
-        cache = str(self.settings.cache)
         if not os.path.isdir(cache):
             return f"there is no folder {cache}"
         own, differences = self.settings.environment(), []
@@ -186,16 +179,14 @@ class Choices:
             try:
                 with open(path, "rb") as file:
                     other = _object(json.loads(file.read(DOCUMENT_MAX)))["environment"]
-                differences.append([
-                    f"{name} {other.get(name)} (here {own.get(name)})"
-                    for name in sorted({*own, *other}) if own.get(name) != other.get(name)
-                ])
-            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                differences.append([f"{name} {other.get(name)} (here {own.get(name)})"
+                                    for name in sorted({*own, *other})
+                                    if own.get(name) != other.get(name)])
+            except (OSError, *GARBLED):
                 continue
         nearest = min(differences, key=len, default=[])
-        return f"{cache} has no choices of this environment" + (
-            f"; the nearest is of {', '.join(nearest)}" if nearest else ""
-        )
+        return f"{cache} has no choices of this environment" + \
+            (f"; the nearest is of {', '.join(nearest)}" if nearest else "")
 
     def nearest(self, closure: str, key: Key) -> Iterator[Choice]:
         """Choices of the same function for other keys, the nearest first."""
@@ -207,24 +198,22 @@ class Choices:
                 return
             yield choice
 
-    def code(self, folder: str, ahead: bool = False) -> Code | None:
+    def code(self, folder: str, is_waited_for: bool = True) -> Code | None:
         """What the release that the program uses states of a folder of Triton's cache; where keys
-        are trusted, only what one of them vouches for. May ask the server; `ahead`: the program
-        does not wait for it."""
+        are trusted, only what one of them vouches for. May ask the server."""
         found = self._known_code(folder)
         if found is None and self.wire is not None and self._got_s is None:
             with self._lock:
                 self._read_file()
-                self._get(ahead)
+                self._get(is_waited_for)
             found = self._known_code(folder)
         return found
 
     def _known_code(self, folder: str) -> Code | None:
         for document in self._all():
-            if document is self._file and self.settings.trusted_keys:
-                continue
-            if folder in document.code and (document.release is not None or
-                                            document.place is not None):
+            is_signed = document is not self._file or not self.settings.trusted_keys
+            if is_signed and folder in document.code and \
+                    (document.release is not None or document.place is not None):
                 return Code(document.release, document.code[folder], document.place)
         return None
 
@@ -237,49 +226,36 @@ class Choices:
             found = document.functions.get(closure, {}).get(key)
             if found is not None:
                 return found
-        return self._asked_for.get((closure, key))
-
-    def _is_of_release(self, release: Any) -> bool:
-        return not self.settings.is_pinned or self.settings.release is not None and \
-            release == self.settings.release
+        return self._posted.get((closure, key))
 
     # The file that fetch brought, or that of `python3 -m wavetune tune` for this environment.
 
     def _read_file(self) -> None:
-        if self._is_file_read or self.settings.cache is None:
+        cache = self.settings.cache
+        if self._is_file_read or cache is None:
             return
-        path = os.path.join(self.settings.cache, NAME)
+        path, place = os.path.join(cache, NAME), None
         try:
-            place = None
             if not os.path.exists(path):
-                place = place_of(self.settings.cache, self.settings.environment())
+                place = place_of(cache, self.settings.environment())
                 path = os.path.join(place, NAME)
             with open(path, "rb") as file:
                 text = file.read(DOCUMENT_MAX + 1)
             if len(text) > DOCUMENT_MAX:
                 raise ValueError(f"it has more than {DOCUMENT_MAX} bytes")
-            code = os.path.join(place,
-                                CODE) if place is not None and self._is_private(place) else None
+            has_code = place is not None and _is_private(cache) and _is_private(place)
+            code = os.path.join(place, CODE) if has_code else None
             self._file = self._parse(json.loads(text), code)
             self._tell(self._file)
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (OSError, *GARBLED) as error:
             log(f"{path} is not used: {type(error).__name__}: {error}")
         # after it was: two threads may both read it, and none goes on without
         self._is_file_read = True
 
-    def _is_private(self, place: str) -> bool:
-        """Whether code may come from the folder, which has no signature."""
-        for path in (str(self.settings.cache), place):
-            if os.stat(path).st_mode & stat.S_IWOTH:
-                log(f"no code is taken from {path}, which every user may write: chmod o-w {path}")
-                return False
-        return True
-
-    def _parse(self, found: Any, place: str | None = None) -> Document | None:
-        """The document, where it is of the release and regime that are wanted. Raises where it is
-        garbled."""
+    def _parse(self, found, place: str | None = None) -> Document | None:
+        """The document, if it is of the wanted release and regime. Raises GARBLED."""
         if not _object(found).get("functions") and "version" not in found:
             return None  # the channel has no release for this environment
         if found.get("version") != VERSION:
@@ -287,11 +263,17 @@ class Choices:
                              f"wavetune reads")
         if found.get("regime", IMPLIED_REGIME) != (self.settings.regime or IMPLIED_REGIME):
             raise ValueError("it is of another regime")
-        if not self._is_of_release(found.get("release")):
-            log(f"choices of release {str(found.get('release'))[:80]} are not used: "
-                f"WAVETUNE_RELEASE is another")
+        release = found.get("release")
+        wanted = self.settings.release
+        if self.settings.is_pinned and (wanted is None or release != wanted):
+            log(f"choices of release {str(release)[:80]} are not used: WAVETUNE_RELEASE is another")
             return None
-        return Document(found["functions"], found.get("code", {}), found.get("release"), place)
+        return Document(found["functions"], found.get("code", {}), release, place)
+
+    def _tell(self, document: Document | None) -> None:
+        if document is not None and document.launchers and self.on_launchers is not None:
+            with quietly("compiling launchers ahead"):
+                self.on_launchers(document.launchers)
 
     # The server.
 
@@ -299,28 +281,22 @@ class Choices:
         settings = self.settings
         members = stated(settings.environment())
         for name in ("tag", "channel", "regime"):
-            value = getattr(settings, name)
-            if value is not None:
-                members[name] = value
+            if getattr(settings, name) is not None:
+                members[name] = getattr(settings, name)
         return "&".join(f"{name}={quote(str(value), safe='')}" for name, value in members.items())
 
-    def _get(self, ahead: bool = False) -> None:
-        now_s = time.monotonic()
+    def _get(self, is_waited_for: bool = True) -> None:
+        now_s, settings, wire = time.monotonic(), self.settings, self.wire
         if not self._may_get or self._got_s is not None and now_s - self._got_s < REFRESH_S:
             return
-        settings, wire = self.settings, self.wire
         if settings.is_pinned and settings.release is None:
             self._why = "WAVETUNE_RELEASE is no digest"
             self._may_get = self._may_post = False
             return
-        if wire is None or wire.is_open() and not wire.may_try():
-            return
-        if self._started_s == -math.inf:
-            self._started_s = now_s
         query = f"release={quote(settings.release, safe='')}" if settings.release else self._query()
         headers = {"If-None-Match": self._etag} if self._etag else {}
         answer = wire.request("GET", f"/v1/choices?{query}", headers=headers, limit=DOCUMENT_MAX,
-                              ahead=ahead)
+                              is_waited_for=is_waited_for)
         if answer is None:
             return
         self._got_s = now_s
@@ -329,8 +305,7 @@ class Choices:
         if answer.status != 200:
             # 403, a query that this server does not take, an environment that it cannot tell from
             # others: not again.
-            log(f"GET /v1/choices: status {answer.status}: "
-                f"{answer.body[:200].decode('utf-8', 'replace')}")
+            answer.log("GET /v1/choices")
             self._why = f"the server refused the request for choices, status {answer.status}"
             self._may_get = answer.status == 429
             self._may_post = self._may_post and answer.status not in (403, 404)
@@ -338,7 +313,7 @@ class Choices:
         try:
             self._take(answer.body)
             self._etag = answer.headers.get("etag")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except GARBLED as error:
             self._may_get = False
             wire.garbled(f"GET /v1/choices: the answer is not what it should be: "
                          f"{type(error).__name__}: {str(error)[:200]}")
@@ -356,75 +331,69 @@ class Choices:
                 self._released = None
                 return
         why = entry.get("why")  # there is no release for this channel and environment
-        self._why = " ".join(why.split())[:640] if isinstance(
-            why, str) else "the server has no release that this program may use"
-        found = self._parse(document)
-        self._released = found
-        self._asked_for = {}
-        self._tell(found)
+        self._why = " ".join(why.split())[:640] if isinstance(why, str) else \
+            "the server has no release that this program may use"
+        self._released = self._parse(document)
+        self._posted = {}
+        self._tell(self._released)
 
-    def _tell(self, document: Document | None) -> None:
-        if document is not None and document.launchers and self.on_launchers is not None:
-            with quietly("compiling launchers ahead"):
-                self.on_launchers(document.launchers)
-
-    def _refusal(self, entry: dict[str, Any], release: Any, text: bytes) -> str | None:
-        """Why a document is not used where keys are trusted; None: one of them signed it, and the
-        entry that names its release. A release that the operator pinned needs no entry."""
+    def _refusal(self, entry: Named, release, text: bytes) -> str | None:
+        """Why a document is not used; None: it and, unless pinned, its entry are signed."""
         from . import trust
-        if self._trusted is None:
-            self._trusted = trust.read_keys(self.settings.trusted_keys)
         settings = self.settings
+        if self._trusted is None:
+            self._trusted = trust.read_keys(settings.trusted_keys)
         if not trust.vouches(entry.get("choices"), release, text, self._trusted):
             return "no trusted key signed them"
         if settings.is_pinned:
             return None
         if entry.get("release") != release:
             return "they are of another release than the channel's entry names"
-        return trust.refusal(
-            entry, self._trusted, {
-                "channel": settings.channel, "tag": settings.tag, "regime": settings.regime,
-                "environment": settings.environment()
-            })
+        wanted = {name: getattr(settings, name) for name in ("channel", "tag", "regime")}
+        return trust.refusal(entry, self._trusted,
+                             {**wanted, "environment": settings.environment()})
 
     def _post(self) -> None:
         """Asks for all keys that threads wait for."""
-        now_s = time.monotonic()
-        may_now = self._posts < POSTS_AT_START or now_s - self._posted_s >= POST_S
-        if not self._may_post or not may_now or self.wire is None or self.wire.is_open() or \
-                self.settings.is_pinned or \
-                self.settings.trusted_keys:  # an answer names no release and has no signature
+        now_s, settings, wire = time.monotonic(), self.settings, self.wire
+        # an answer names no release and has no signature
+        if settings.is_pinned or settings.trusted_keys or not self._may_post or wire.is_open():
+            return
+        if self._posts >= POSTS_AT_START and now_s - self._posted_s < POST_S:
             return
         with self._waiting_lock:
             places = [place for place in self._waiting
-                      if place not in self._asked_for][:KEYS_OF_A_POST]
-        functions: dict[str, list[Sequence[str]]] = {}
+                      if place not in self._posted][:KEYS_OF_A_POST]
+        functions = {}
         for closure, key in places:
             functions.setdefault(closure, []).append(key)
         self._posts, self._posted_s = self._posts + 1, now_s
-        body = {
-            "functions": [{"function": closure, "keys": wanted}
-                          for closure, wanted in functions.items()]
-        }
-        answer = self.wire.request("POST", f"/v1/choices?{self._query()}",
-                                   json.dumps(body).encode(), {"Content-Type": "application/json"},
-                                   limit=DOCUMENT_MAX)
+        body = {"functions": [{"function": closure, "keys": wanted}
+                              for closure, wanted in functions.items()]}
+        answer = wire.request("POST", f"/v1/choices?{self._query()}", json.dumps(body).encode(),
+                              JSON, limit=DOCUMENT_MAX)
         if answer is None:
             return
         if answer.status != 200:
             self._may_post = answer.status == 429
-            log(f"POST /v1/choices: status {answer.status}: "
-                f"{answer.body[:200].decode('utf-8', 'replace')}")
+            answer.log("POST /v1/choices")
             return
         try:
             for one in _list(_object(json.loads(answer.body)).get("choices")):
                 place = (one["function"], _key(one["key"]))
                 if place in places:
-                    self._asked_for[place] = Choice(_object(one["config"]),
-                                                    _ms(one.get("tuning_ms")))
+                    self._posted[place] = _choice(one)
             for place in places:
-                self._asked_for.setdefault(place, None)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                self._posted.setdefault(place, None)
+        except GARBLED as error:
             self._may_post = False
-            self.wire.garbled(f"POST /v1/choices: the answer is not what it should be: "
-                              f"{type(error).__name__}")
+            wire.garbled(f"POST /v1/choices: the answer is not what it should be: "
+                         f"{type(error).__name__}")
+
+
+def _is_private(path: str) -> bool:
+    """Whether code may come from the folder, which has no signature."""
+    if os.stat(path).st_mode & stat.S_IWOTH:
+        log(f"no code is taken from {path}, which every user may write: chmod o-w {path}")
+        return False
+    return True

@@ -4,19 +4,18 @@ else.
 The SHA-256 of sorted lines joined by "\\n":
     def QUALNAME SHA-256     the dedented text from `def` on, of each jit function that it reaches
     const NAME=REPR          a constant that one reads: of a module, or a default value
-so that it does not change with line numbers, with the file's place, or with text outside of these
-functions. Triton's own `cache_key` has the line numbers of the function and of all callees.
-Functions and constants of Triton itself are left out: the closure is the same for every Triton, and
-the environment states the version.
+so that unlike Triton's own `cache_key` it does not change with line numbers, with the file's
+place, or with text outside of these functions. Those of Triton itself are left out: the closure is
+the same for every Triton, and the environment states the version.
 
 The walk follows names that the text reads and does not bind: in the function's nonlocals, then its
-globals, and through attributes of modules and classes. Values that are no constants (tensors,
-modules) do not enter.
+globals, and through attributes of modules and classes. Other values (tensors) do not enter.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import inspect
 import re
@@ -29,7 +28,7 @@ _ABSENT = object()
 _DEF = re.compile(r"^(async\s+)?def\s+\w+\s*\(", re.MULTILINE)
 
 
-def jit_function(found: Any) -> Any:
+def jit_function(found):
     """The jit function below autotuners and heuristics; None where there is none."""
     for _ in range(20):
         # without running code of objects that are something else
@@ -42,7 +41,7 @@ def jit_function(found: Any) -> Any:
     return None
 
 
-def source(jit: Any) -> str:
+def source(jit) -> str:
     """The text that is compiled, from `def` on, dedented."""
     text = getattr(jit, "src", None)
     if not isinstance(text, str):
@@ -52,31 +51,31 @@ def source(jit: Any) -> str:
     return (text[found.start():] if found else text).rstrip() + "\n"
 
 
-def closure(function: Any) -> str | None:
-    """The closure of a jit function, or of one below autotuners and heuristics: "sha256:…". None:
-    it has no text."""
+def closure(function) -> str | None:
+    """Of a jit function, or of one below autotuners and heuristics; None: it has no text."""
     jit = jit_function(function)
     if jit is None:
         return None
     try:
-        lines = _lines(jit)
+        lines = "\n".join(sorted(_lines(jit)))
     except (OSError, SyntaxError, TypeError, ValueError, RecursionError):
         return None
-    return (
-        "sha256:"
-        + hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogatepass")).hexdigest()
-    )
+    return "sha256:" + _sha256(lines)
 
 
-def _lines(jit: Any) -> set[str]:
-    lines: set[str] = set()
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _lines(jit) -> set[str]:
+    lines = set()
     for one, text, reads in walk(jit):
-        lines.add(f"def {one.fn.__qualname__} "
-                  f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}")
+        function = one.fn.__qualname__
+        lines.add(f"def {function} {_sha256(text)}")
         meanings = [(".".join(read.chain), read.value) for read in reads
                     if not is_of_triton(read.value)]
-        for name, value in meanings + [(f"{one.fn.__qualname__}.{name}", value)
-                                       for name, value in defaults(one.fn)]:
+        meanings += [(f"{function}.{name}", value) for name, value in defaults(one.fn)]
+        for name, value in meanings:
             constant = constant_text(value) if callee(value) is None else None
             if constant is not None:
                 lines.add(f"const {name}={constant}")
@@ -91,13 +90,12 @@ class Read(NamedTuple):
     is_free: bool  # a variable of an enclosing function, else a global of the function's module
 
     @property
-    def value(self) -> Any:
+    def value(self):
         return self.values[-1]
 
 
-def walk(jit: Any) -> Iterator[tuple[Any, str, list[Read]]]:
-    """The function and then each jit function that it reaches, with its text from `def` on and what
-    its names mean."""
+def walk(jit) -> Iterator[tuple[Any, str, list[Read]]]:
+    """The function and each jit function that it reaches, its text from `def` on, and its reads."""
     seen, waiting = {id(jit.fn)}, [jit]
     while waiting:
         one = waiting.pop()
@@ -113,23 +111,18 @@ def walk(jit: Any) -> Iterator[tuple[Any, str, list[Read]]]:
                 waiting.append(found)
 
 
-def callee(value: Any) -> Any:
+def callee(value):
     """The jit function that a value is; None where it is none, or one of Triton's own."""
     found = jit_function(value)
     return found if found is not None and not is_of_triton(found.fn) else None
 
 
 def reads_of(function: types.FunctionType, text: str, of_signature: bool = False) -> Iterator[Read]:
-    """What the names in the text mean; `of_signature`: those in its annotations and default values,
-    else in its body."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+    """What the names in the body mean; `of_signature`: those in annotations and default values."""
     scope = {}
-    for name, cell in cells:
-        try:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        with contextlib.suppress(ValueError):  # not bound yet
             scope[name] = cell.cell_contents
-        except ValueError:  # not bound yet
-            pass
-
     for chain in sorted(_chains(ast.parse(text), of_signature)):
         is_free = chain[0] in scope
         value = scope[chain[0]] if is_free else function.__globals__.get(chain[0], scope)
@@ -145,16 +138,14 @@ def reads_of(function: types.FunctionType, text: str, of_signature: bool = False
 
 
 def defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """Default values, which were taken when the function was defined: what their names mean now
-    does not matter."""
+    """Default values as they were taken when the function was defined, by name."""
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.default is not parameter.empty:
             yield name, parameter.default
 
 
-def _member(value: Any, name: str) -> Any:
-    """An attribute of a module or class, without running code for it; also None, which
-    torch.version.hip is."""
+def _member(value, name: str):
+    """An attribute of a module or class, which may be None, without running code for it."""
     if isinstance(value, types.ModuleType):
         return vars(value).get(name, _ABSENT)
     if isinstance(value, type):
@@ -162,54 +153,48 @@ def _member(value: Any, name: str) -> Any:
     return _ABSENT
 
 
-def _chains(tree: ast.AST, of_signature: bool) -> set[tuple[str, ...]]:
-    """The names that the text reads and does not bind, with their attributes: ("x",), ("module",
-    "x")."""
-    node = tree.body[0] if isinstance(tree, ast.Module) and tree.body else tree
-    body = node.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else [node]
-    bound: set[str] = set()
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load):
-            bound.add(part.id)
-        elif isinstance(part, ast.arg):
-            bound.add(part.arg)
-    chains: set[tuple[str, ...]] = set()
+def _chains(tree: ast.Module, of_signature: bool) -> set[tuple[str, ...]]:
+    """The names that the text reads and does not bind, with attributes: ("module", "x")."""
+    node, chains = tree.body[0] if tree.body else tree, set()
+    bound = {part.arg if isinstance(part, ast.arg) else part.id for part in ast.walk(node)
+             if isinstance(part, ast.arg) or
+             isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
 
     def visit(part: ast.AST) -> None:
         names = []
-        inner = part
-        while isinstance(inner, ast.Attribute):
-            names.append(inner.attr)
-            inner = inner.value
-        if isinstance(inner, ast.Name):
-            if inner.id not in bound and isinstance(inner.ctx, ast.Load):
-                chains.add((inner.id, *reversed(names)))
+        while isinstance(part, ast.Attribute):
+            names.append(part.attr)
+            part = part.value
+        if isinstance(part, ast.Name):
+            if part.id not in bound:
+                chains.add((part.id, *reversed(names)))
             return
-        for child in ast.iter_child_nodes(inner):
+        for child in ast.iter_child_nodes(part):
             visit(child)
 
-    if of_signature and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        body = [node.args]  # type: ignore[assignment]
-    for statement in body:  # never decorators
-        visit(statement)
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        visit(node)
+    else:
+        for statement in [node.args] if of_signature else node.body:  # never decorators
+            visit(statement)
     return chains
 
 
-def is_of_triton(value: Any) -> bool:
+def is_of_triton(value) -> bool:
     """Whether it is a part of Triton itself: a module, a builtin, a function of its library."""
-    name = value.__name__ if isinstance(value, types.ModuleType) else getattr(
-        value, "__module__", None)
     if getattr(value, "__triton_builtin__", False) is True:
         return True
+    is_module = isinstance(value, types.ModuleType)
+    name = value.__name__ if is_module else getattr(value, "__module__", None)
     if not isinstance(name, str) or name.partition(".")[0] != "triton":
         return False
     # Instances of its classes (a dtype, a constexpr) have the class's module and are values of the
     # program.
-    return isinstance(value,
-                      (types.ModuleType, type)) or callable(value) and _text_of_value(value) is None
+    return is_module or isinstance(value, type) or \
+        callable(value) and _text_of_value(value) is None
 
 
-def _text_of_value(value: Any) -> str | None:
+def _text_of_value(value) -> str | None:
     """A dtype, and what a constexpr holds."""
     kind = type(value)
     if not str(getattr(kind, "__module__", "")).startswith("triton."):
@@ -221,7 +206,7 @@ def _text_of_value(value: Any) -> str | None:
     return None
 
 
-def constant_text(value: Any) -> str | None:
+def constant_text(value) -> str | None:
     """How a constant is written; None where the value is none."""
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
@@ -230,5 +215,5 @@ def constant_text(value: Any) -> str | None:
         return repr(value)
     if isinstance(value, (tuple, list)):
         parts = [constant_text(part) for part in value]
-        return None if None in parts else f"({', '.join(parts)})"  # type: ignore[arg-type]
+        return None if None in parts else f"({', '.join(parts)})"
     return _text_of_value(value)

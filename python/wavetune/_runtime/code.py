@@ -1,28 +1,32 @@
 """Compiled code from the server, for one folder of Triton's cache; and to it.
 
-A read names the release whose choices state the folder's files, where the program's release does;
-without one the server has only what containers of the namespace stored. Whatever comes is checked
-before it is stored: the names of the files, their digests where a release states them, and that the
-kernel's metadata is what Triton can read, for a file that Triton cannot read would end the program.
+A read names the release whose choices state the folder's files; without one the server has only
+what containers of the namespace stored. Before it is stored, names, digests where a release states
+them, and the kernel's metadata are checked: a file that Triton cannot read would end the program.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
 import json
 import os
 import re
-from typing import Any, Callable, Iterable, Mapping
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
+from .._canonical import digest_bytes
 from . import counters
 from .log import log, quietly
 from .sender import path_of
+from .wire import GARBLED, Bad
 
 GROUP_FILES_MAX = 64
 _KEY = re.compile(r"[A-Za-z0-9_\-=]{16,128}")
 _AUTOTUNE = ".autotune.json"
+_METADATA = {
+    "hash": str, "name": str, "shared": int, "num_warps": int, "num_ctas": int, "num_stages": int,
+    "target": dict
+}
 _CONFIG = {
     "kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg", "pre_hook", "ir_override",
     "minRegAutoWS", "maxRegAutoWS", "num_buffers_warp_spec", "num_consumer_groups",
@@ -30,19 +34,19 @@ _CONFIG = {
 }
 
 
-class Bad(Exception):
-    """What the server sent is not what it should be; the text says why."""
+def folder_name(hexdigits: str) -> str:
+    """That of a folder of Triton's cache."""
+    return base64.b32encode(bytes.fromhex(hexdigits)).decode().rstrip("=")
 
 
-def check_name(name: Any) -> str:
-    """A file's name that is safe to store and that nothing executes in the host's process. Raises
-    Bad."""
+def check_name(name) -> str:
+    """A name that is safe to store, of a file that no process executes. Raises Bad."""
     if not isinstance(name, str) or not 0 < len(name) <= 255 or not name.isprintable() or \
-            "/" in name or "\\" in name or \
-            name[0] == "." or ".." in name or name.startswith(("__grp__", "tmp.")):
+            not {"/", "\\"}.isdisjoint(name) or ".." in name or \
+            name.startswith((".", "__grp__", "tmp.")):
         raise Bad(f"{str(name)[:80]!r} is no name of a file of code")
-    parts = name.lower().split(".")
-    if any(part in ("so", "dll", "dylib", "pyd", "py", "pyc", "pth") for part in parts[1:]):
+    endings = name.lower().split(".")[1:]
+    if not {"so", "dll", "dylib", "pyd", "py", "pyc", "pth"}.isdisjoint(endings):
         raise Bad(f"{name[:80]} would run in the host's process")
     return name
 
@@ -62,10 +66,10 @@ def unpack(body: bytes) -> dict[str, bytes]:
         listed = None
     if not isinstance(listed, list) or not 0 < len(listed) <= GROUP_FILES_MAX:
         raise Bad("the group has no list of its files")
-    files: dict[str, bytes] = {}
+    files = {}
     for one in listed:
-        if not isinstance(one, list) or len(one) != 2 or type(
-                one[1]) is not int or not 0 <= one[1] <= len(rest):
+        if not isinstance(one, list) or len(one) != 2 or type(one[1]) is not int or \
+                not 0 <= one[1] <= len(rest):
             raise Bad("the group's list and its bytes do not agree")
         if check_name(one[0]) in files:
             raise Bad(f"the group has {one[0][:80]} twice")
@@ -75,44 +79,44 @@ def unpack(body: bytes) -> dict[str, bytes]:
     return files
 
 
-def _read(place: str, names: Iterable[str]) -> dict[str, bytes]:
-    """The files of a folder on this machine."""
+def _read(paths: Iterable[tuple[str, str]]) -> dict[str, bytes]:
+    """Files on this machine, by the names that they are to have."""
     files = {}
-    for name in names:
-        with open(os.path.join(place, check_name(name)), "rb") as file:
+    for name, path in paths:
+        check_name(name)
+        with open(path, "rb") as file:
             files[name] = file.read()
     return files
 
 
-def check_metadata(data: bytes, key: str) -> None:
-    """That Triton can read the kernel's metadata, and that they are of this folder, whose name is
-    made of their hash."""
+@contextlib.contextmanager
+def _reading(what: str) -> Iterator[None]:
     try:
+        yield
+    except GARBLED as error:
+        raise Bad(f"{what} not what Triton writes ({type(error).__name__}: {str(error)[:80]})"
+                  ) from None
+
+
+def check_metadata(data: bytes, key: str) -> None:
+    """That Triton can read the kernel's metadata, whose hash names this folder."""
+    with _reading("the kernel's metadata are"):
         found = json.loads(data)
-        wanted = {
-            "hash": str, "name": str, "shared": int, "num_warps": int, "num_ctas": int,
-            "num_stages": int, "target": dict
-        }
-        for name, kind in wanted.items():
+        for name, kind in _METADATA.items():
             if not isinstance(found[name], kind) or isinstance(found[name], bool):
                 raise ValueError(name)
-        if sorted(found["target"]) != ["arch", "backend", "warp_size"
-                                       ] or not all(name.isidentifier() for name in found):
+        if set(found["target"]) != {"arch", "backend", "warp_size"} or \
+                not all(name.isidentifier() for name in found):
             raise ValueError("target")
-        folder = base64.b32encode(bytes.fromhex(found["hash"])).decode().rstrip("=")
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise Bad(f"the kernel's metadata are not what Triton writes ({type(error).__name__}: "
-                  f"{str(error)[:80]})") from None
+        folder = folder_name(found["hash"])
     if folder != key:
         raise Bad("the kernel's metadata are of another folder")
 
 
 def check_autotune(data: bytes) -> None:
-    """That a file of autotuning has configs that Triton can make, and nothing that replaces
-    code."""
-    try:
-        found = json.loads(data)
-        timings = found["configs_timings"]
+    """That Triton can make the configs of the file, and that none replaces code."""
+    with _reading("the file of autotuning is"):
+        timings = json.loads(data)["configs_timings"]
         if not timings:
             raise ValueError("no config")
         for config, timing in timings:
@@ -121,12 +125,9 @@ def check_autotune(data: bytes) -> None:
                     config.get("pre_hook") is not None or \
                     not all(isinstance(ms, (int, float)) for ms in timing):
                 raise ValueError("a config")
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise Bad(f"the file of autotuning is not what Triton writes ({type(error).__name__}: "
-                  f"{str(error)[:80]})") from None
 
 
-def code_path(program: Any, folder: str, *names: str, release: str | None = None) -> str:
+def code_path(program, folder: str, *names: str, release: str | None = None) -> str:
     """Where a folder's files are read (`release`: that states them) and stored."""
     stated = {} if release is None else {"release": release}
     return path_of("v1", "remote", "triton", folder, *names, image=program.settings.image(),
@@ -134,11 +135,11 @@ def code_path(program: Any, folder: str, *names: str, release: str | None = None
 
 
 class Folder:
-    def __init__(self, program: Any, key: str, cache_dir: str):
+    """Nothing is raised by what has no "_"."""
+
+    def __init__(self, program, key: str, cache_dir: str):
         self.program, self.key, self.cache_dir = program, key, cache_dir
         self.is_named = bool(_KEY.fullmatch(key))
-
-    # Nothing below raises.
 
     def need(self, name: str, is_group: bool) -> None:
         """The program looks up a file or group, which it may have."""
@@ -152,7 +153,7 @@ class Folder:
     def get_group(self, name: str) -> dict[str, str] | None:
         return self._got(name, self._get_group)
 
-    def _got(self, name: str, get: Callable[[str], Any]) -> Any:
+    def _got(self, name: str, get: Callable[[str], Any]):
         with quietly("code from the server"):
             try:
                 return get(name)
@@ -163,7 +164,7 @@ class Folder:
                 log(f"{name} of {self.key} cannot be stored: {error}")
         return None
 
-    def put(self, data: Any, name: str) -> None:
+    def put(self, data, name: str) -> None:
         """A file of autotuning; files of kernels go as a group."""
         with quietly("a file to send"):
             if not name.endswith(_AUTOTUNE) or not self._gives():
@@ -174,25 +175,18 @@ class Folder:
             self.program.sender.file(code_path(self.program, self.key, name), body)
 
     def put_group(self, name: str, group: Mapping[str, str]) -> None:
-        # which has a shared object: not sent
+        # A group that has a shared object is not sent.
         with quietly("a group to send"), contextlib.suppress(Bad):
-            if not self._gives():
-                return
-            files = {}
-            for member, path in group.items():
-                with open(path, "rb") as file:
-                    files[check_name(member)] = file.read()
-            self.program.sender.file(code_path(self.program, self.key, "group", check_name(name)),
-                                     pack(files))
+            if self._gives():
+                path = code_path(self.program, self.key, "group", check_name(name))
+                self.program.sender.file(path, pack(_read(group.items())))
 
     def _gives(self) -> bool:
         return self.is_named and self.program.gives_code() and self.program.sender is not None
 
     def _ask(self, *names: str, release: str | None = None) -> bytes | None:
         path = code_path(self.program, self.key, *names, release=release)
-        is_there, answer = self.program.start.take(path)
-        if not is_there:
-            answer = self.program.wire.request("GET", path)
+        answer = self.program.start.take(path) or self.program.wire.request("GET", path)
         if answer is not None and answer.status == 403:
             self.program.is_code_refused = True  # it will not change while the program runs
         return answer.body if answer is not None and answer.status == 200 else None
@@ -200,8 +194,7 @@ class Folder:
     def _get_file(self, name: str) -> str | None:
         if not self.is_named or not name.endswith(_AUTOTUNE) or not self.program.gives_code():
             return None
-        check_name(name)
-        data = self._ask(name)
+        data = self._ask(check_name(name))
         if data is None:
             return None
         check_autotune(data)
@@ -214,41 +207,39 @@ class Folder:
         stated = self.program.choices.code(self.key)
         if stated is None and not self.program.gives_code():
             return None
-        digests = stated.digests if stated is not None else None
         if stated is not None and stated.place is not None:
-            files = _read(os.path.join(stated.place, self.key), stated.digests)
+            place = os.path.join(stated.place, self.key)
+            files = _read((member, os.path.join(place, member)) for member in stated.digests)
         else:
             body = self._ask("group", name, release=stated.release if stated is not None else None)
             if body is None:
                 return None
             files = unpack(body)
-        if name not in files or len(files) < 2:
-            raise Bad("the group has no metadata, or nothing else")
-        stem = name[:-len("json")]
-        for member, data in files.items():
-            if not member.startswith(stem):
-                raise Bad(f"{member[:80]} is not of this kernel")
-            if digests is not None and digests.get(
-                    member) != "sha256:" + hashlib.sha256(data).hexdigest():
-                raise Bad(f"{member[:80]} has another digest than the release states")
-        if digests is not None and set(digests) != set(files):
-            raise Bad("the group lacks files that the release states")
-        binaries = [
-            data for member, data in files.items() if member.endswith((".hsaco", ".cubin", ".spv"))
-        ]
-        if not binaries or not all(binaries):
-            raise Bad("the group has no compiled code")
-        check_metadata(files[name], self.key)
-
+        self._check(name, files, stated.digests if stated is not None else None)
         group = {member: self._store(member, data) for member, data in files.items()}
         # The form that FileCacheManager writes and plain Triton reads: names to local paths.
         self._store(f"__grp__{name}", json.dumps({"child_paths": group}).encode())
         counters.groups += 1
         return group
 
+    def _check(self, name: str, files: Mapping[str, bytes], digests) -> None:
+        if name not in files or len(files) < 2:
+            raise Bad("the group has no metadata, or nothing else")
+        for member, data in files.items():
+            if not member.startswith(name[:-len("json")]):
+                raise Bad(f"{member[:80]} is not of this kernel")
+            if digests is not None and digests.get(member) != digest_bytes(data):
+                raise Bad(f"{member[:80]} has another digest than the release states")
+        if digests is not None and set(digests) != set(files):
+            raise Bad("the group lacks files that the release states")
+        binaries = [data for member, data in files.items()
+                    if member.endswith((".hsaco", ".cubin", ".spv"))]
+        if not binaries or not all(binaries):
+            raise Bad("the group has no compiled code")
+        check_metadata(files[name], self.key)
+
     def _store(self, name: str, data: bytes) -> str:
-        """Stores a file as a whole or not at all, also where another process stores it at the same
-        time."""
+        """Stores a file whole or not at all, also beside processes that do the same."""
         path = os.path.join(self.cache_dir, name)
         beside = os.path.join(self.cache_dir,
                               f"tmp.wavetune.{os.getpid()}.{id(self):x}.{counters.requests}")
@@ -257,9 +248,7 @@ class Folder:
                 file.write(data)
             os.replace(beside, path)
         except BaseException:
-            try:
+            with contextlib.suppress(OSError):
                 os.unlink(beside)
-            except OSError:
-                pass
             raise
         return path

@@ -12,7 +12,10 @@ values of which others like them can be made:
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Iterator
+import struct
+from typing import Iterator
+
+from .._canonical import Named
 
 BYTES_MAX = 4 << 20  # of one launch
 FORMATS = {
@@ -22,56 +25,42 @@ FORMATS = {
 _CHUNK = 16384  # elements: another thread waits for a chunk at most
 
 
-def copy_of(tensor: Any, elements: int, dtype: str) -> bytes:
-    """What the tensor's memory holds from its first element on. Waits for what the program launched
-    before."""
-    size = elements * ctypes.sizeof(_Types[dtype])
+def copy_of(tensor, elements: int, dtype: str) -> bytes:
+    """What the tensor's memory holds from its first element on. Waits for the device."""
     if elements == 0:
         return b""
     flat = tensor.detach().as_strided((elements,), (1,)).cpu()
-    return ctypes.string_at(flat.data_ptr(), size)
+    return ctypes.string_at(flat.data_ptr(), elements * struct.calcsize(FORMATS[dtype]))
 
 
-_Types: dict[str, Any] = {
-    "bool": ctypes.c_int8, "int8": ctypes.c_int8, "uint8": ctypes.c_uint8, "int16": ctypes.c_int16,
-    "uint16": ctypes.c_uint16, "int32": ctypes.c_int32, "uint32": ctypes.c_uint32,
-    "int64": ctypes.c_int64, "uint64": ctypes.c_uint64
-}
-
-
-def class_of(data: bytes, dtype: str) -> dict[str, Any]:
+def class_of(data: bytes, dtype: str) -> Named:
     """The class of the values; the first one that fits in the order above."""
-    values: Any = memoryview(data).cast(FORMATS[dtype])  # type: ignore[call-overload]
+    values = memoryview(data).cast(FORMATS[dtype])
     n = len(values)
     if n == 0:
         return {"class": "constant", "value": 0}
-    first = values[0]
+    first = low = high = last = values[0]
     step = values[1] - first if n > 1 else 0
-    if all(
-            list(part) == [first + step * i for i in range(at, at + len(part))]
-            for at, part in _chunks(values)):
-        return {"class": "ramp", "start": first, "step": step
-                } if step else {"class": "constant", "value": first}
-    low, high, is_sorted, last = first, first, True, first
+    if all(part == [first + step * i for i in range(at, at + len(part))]
+           for at, part in _chunks(values)):
+        return {"class": "ramp", "start": first, "step": step} if step else \
+            {"class": "constant", "value": first}
+    is_sorted = True
     for _, part in _chunks(values):
-        own = list(part)
-        low, high = min(low, min(own)), max(high, max(own))
-        is_sorted = is_sorted and own[0] >= last and own == sorted(own)
-        last = own[-1]
+        low, high = min(low, min(part)), max(high, max(part))
+        is_sorted = is_sorted and part[0] >= last and part == sorted(part)
+        last = part[-1]
     if is_sorted:
         return {"class": "sorted", "low": low, "high": high}
-    if low == 0 and high == n - 1 and _is_permutation(values):
-        return {"class": "permutation"}
+    if low == 0 and high == n - 1:
+        seen = set()
+        for _, part in _chunks(values):
+            seen.update(part)
+        if len(seen) == n:
+            return {"class": "permutation"}
     return {"class": "integers", "low": low, "high": high}
 
 
-def _chunks(values: Any) -> Iterator[tuple[int, Any]]:
+def _chunks(values) -> Iterator[tuple[int, list[int]]]:
     for at in range(0, len(values), _CHUNK):
-        yield at, values[at:at + _CHUNK]
-
-
-def _is_permutation(values: Any) -> bool:
-    seen: set[int] = set()
-    for _, part in _chunks(values):
-        seen.update(part)
-    return len(seen) == len(values)
+        yield at, values[at:at + _CHUNK].tolist()

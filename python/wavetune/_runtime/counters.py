@@ -17,10 +17,7 @@ captures_lost = 0  # launches that were to be recorded and were not
 capture_ms = 0.0  # of the program's time, recording them
 lost_ms = 0.0  # of the program's time, waiting for the server
 
-_NAMES = ("hits", "misses", "unfit", "saved_ms", "requests", "failures", "groups", "refused",
-          "sent", "dropped", "captures", "captures_lost", "capture_ms", "lost_ms")
-
-
+_NAMES = tuple(name for name, value in dict(globals()).items() if type(value) in (int, float))
 # a report's most
 _REPORTED = {"hits": 10**5, "misses": 10**5, "unfit": 10**5, "failures": 10**5, "saved_ms": 1e9}
 _taken: dict[str, float] = {}

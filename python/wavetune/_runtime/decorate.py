@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 from .. import auto  # noqa: F401
 
 
-def autotune(*args: Any, on_miss: str | None = None, **kwargs: Any) -> Any:
-    """The decorator of Triton, or of triton_dejavu where an argument is one that only it knows; all
-    arguments are passed on.
-
-    `on_miss`: tune, first or nearest, for this function in the place of $WAVETUNE_ON_MISS.
-    """
+def autotune(*args, on_miss: str | None = None, **kwargs):
+    """The decorator of Triton, or of triton_dejavu where an argument is one that only it knows.
+    `on_miss`: tune, first or nearest, for this function in the place of $WAVETUNE_ON_MISS."""
     from .settings import ON_MISS
     if on_miss is not None and on_miss not in ON_MISS:
         raise ValueError(f"on_miss={on_miss!r} is none of {', '.join(ON_MISS)}")
@@ -21,7 +17,7 @@ def autotune(*args: Any, on_miss: str | None = None, **kwargs: Any) -> Any:
     if on_miss is None:
         return decorate
 
-    def decorated(function: Any) -> Any:
+    def decorated(function):
         tuner = decorate(function)
         from .log import quietly
         with quietly("on_miss of a kernel"):
@@ -34,7 +30,7 @@ def autotune(*args: Any, on_miss: str | None = None, **kwargs: Any) -> Any:
     return decorated
 
 
-def _decorator(args: Any, kwargs: Any) -> Any:
+def _decorator(args, kwargs):
     """Triton's autotune, or triton_dejavu's."""
     import triton
     try:

@@ -7,36 +7,39 @@ import glob
 import os
 import re
 import sys
-from typing import Any, Mapping
+
+from .._canonical import Named
 
 
-def find(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """What torch, Triton and the kernel say, and for what they do not say, the image's record.
-    Nothing is guessed."""
-    found: dict[str, Any] = {
+def find(identity: Named) -> Named:
+    """What torch, Triton and the kernel say, else the image's record. Nothing is guessed."""
+    found = {
         "rocm": identity.get("rocm"), "torch": identity.get("torch"), "gpu": identity.get("gpu"),
         "triton": (identity.get("triton") or {}).get("version")
     }
     triton = sys.modules.get("triton")
     if triton is not None:
-        found["triton"] = getattr(triton, "__version__", None) or found["triton"]
+        found["triton"] = triton_version() or found["triton"]
         with contextlib.suppress(Exception):  # Triton sees no GPU, or several kinds
             found["arch"] = _arch(triton.runtime.driver.active.get_current_target())
     torch = sys.modules.get("torch")
     if torch is not None:
         with contextlib.suppress(Exception):  # torch is built for another driver than there is
             found.update(_of_torch(torch))
-    return {
-        name: value for name, value in found.items() if value or value =="" and name == "partition"
-    }
+    return {name: value for name, value in found.items()
+            if value or value == "" and name == "partition"}
 
 
-def _arch(target: Any) -> str:
+def triton_version() -> str | None:
+    return getattr(sys.modules.get("triton"), "__version__", None)
+
+
+def _arch(target) -> str:
     return f"sm_{target.arch}" if target.backend == "cuda" else str(target.arch).partition(":")[0]
 
 
-def _of_torch(torch: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"torch": str(torch.__version__)}
+def _of_torch(torch) -> Named:
+    found = {"torch": str(torch.__version__)}
     if not torch.cuda.is_available():
         return found
     device = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -51,25 +54,39 @@ def _of_torch(torch: Any) -> dict[str, Any]:
 
 def rocm() -> str | None:
     """The version of the installed ROCm, as its packages state it."""
+    place = os.environ.get("ROCM_PATH", "/opt/rocm")
     for name in (".info/version", ".info/version-dev"):
-        try:
-            with open(os.path.join(os.environ.get("ROCM_PATH", "/opt/rocm"), name),
-                      encoding="ascii") as file:
-                found = re.match(r"\d+\.\d+\.\d+", file.read(200))
-        except (OSError, ValueError):
-            continue
+        found = re.match(r"\d+\.\d+\.\d+", read(os.path.join(place, name)))
         if found:
             return found[0]
     return None
 
 
 def _partition() -> str | None:
-    """How the GPUs are partitioned, where all are alike; "" where they cannot be."""
-    modes = set()
-    for path in glob.glob("/sys/class/drm/card*/device/current_compute_partition"):
-        try:
-            with open(path, encoding="ascii") as file:
-                modes.add(file.read(100).strip())
-        except (OSError, ValueError):
-            return None
-    return modes.pop() if len(modes) == 1 else "" if not modes else None
+    """Of all GPUs; "" where they cannot be partitioned, None where they are not alike."""
+    modes = partitions()
+    return "" if not modes else modes.pop() if len(modes) == 1 and "" not in modes else None
+
+
+def partitions() -> set[str]:
+    """How this machine's GPUs are partitioned."""
+    return {text.strip() for text in texts("/sys/class/drm/card*/device/current_compute_partition")}
+
+
+def gpu_texts() -> list[tuple[str, str]]:
+    """What the drivers state of the GPUs, without starting a runtime: (nvidia or amd, text)."""
+    return [("nvidia", text) for text in texts("/proc/driver/nvidia/gpus/*/information")] + \
+        [("amd", text) for text in texts("/sys/class/kfd/kfd/topology/nodes/*/properties")]
+
+
+def texts(pattern: str) -> list[str]:
+    return [read(path) for path in glob.glob(pattern)[:64]]
+
+
+def read(path: str) -> str:
+    """The beginning of a file of the kernel; "" where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 16)
+    except OSError:
+        return ""

@@ -2,37 +2,33 @@
 namespace for a token, an image and the hardware, which the operator opened (serve --remote-share).
 Compiled code and pickles never go this way.
 
-A value is a small JSON document. Its reader builds a config from it, so `inductor.py` and
-`helion.py` check each member, before they give a value to the program and before they send one.
+A value is a small JSON document, from which a reader builds a config: inductor.py and helion.py
+check each member of what comes and goes.
 """
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
 import sys
 from typing import Any
 
-from . import counters
-from .hooks import when_there
+from . import counters, environment
 from .log import log, quietly
+from .patching import when_there
 from .sender import path_of
+from .wire import Bad
 
 BYTES_MAX = {"inductor": 16 << 10, "helion": 64 << 10}
 NEWEST_MAX = 100
 HARDWARE_MAX = 200
 
 
-class Bad(Exception):
-    """A value is not what the autotuner writes; the text says why."""
-
-
 class Found:
     """The values of other containers, for one process."""
 
-    def __init__(self, program: Any):
+    def __init__(self, program):
         self.program = program
         # the operator did not open the namespace; that will not change while the program runs
         self.is_closed = False
@@ -40,14 +36,12 @@ class Found:
         self._is_told = False
 
     def is_on(self) -> bool:
-        """Nothing is taken beside what trusted keys signed, beside a pinned release, or where it
-        could be changed on its way."""
+        """Not beside what trusted keys signed or a pinned release, nor unencrypted."""
         own, wire = self.program.settings, self.program.wire
         return not self.is_closed and wire is not None and wire.is_private and \
-            own.token is not None and \
-            not own.trusted_keys and not own.is_pinned
+            own.token is not None and not own.trusted_keys and not own.is_pinned
 
-    def get(self, tool: str, key: str) -> Any:
+    def get(self, tool: str, key: str):
         """The value, parsed; None where there is none."""
         return self._ask(tool, key, BYTES_MAX[tool])
 
@@ -56,7 +50,7 @@ class Found:
         found = self._ask(tool, None, n * (BYTES_MAX[tool] + 1) + 2, newest=str(n))
         return found[:n] if isinstance(found, list) else []
 
-    def put(self, tool: str, key: str, value: Any) -> None:
+    def put(self, tool: str, key: str, value) -> None:
         """Sends it in the background."""
         hardware, sender = self.hardware(), self.program.sender
         if self.is_on() and hardware is not None and sender is not None:
@@ -66,8 +60,7 @@ class Found:
 
     def hardware(self) -> str | None:
         """The hardware that values are for; None: it is not known, and nothing is shared."""
-        if self._hardware is None:
-            self._hardware = hardware()
+        self._hardware = self._hardware or hardware()
         if self._hardware is None and not self._is_told:
             self._is_told = True
             log("configs of Inductor and Helion are not shared: the GPU's model is not known")
@@ -77,7 +70,7 @@ class Found:
         names = ("v1", "remote", tool) if key is None else ("v1", "remote", tool, key)
         return path_of(*names, hardware=stated, image=self.program.settings.image(), **query)
 
-    def _ask(self, tool: str, key: str | None, limit: int, **query: str) -> Any:
+    def _ask(self, tool: str, key: str | None, limit: int, **query: str):
         stated = self.hardware() if self.is_on() else None
         if stated is None:
             return None
@@ -96,20 +89,19 @@ class Found:
             return None
 
 
-def is_hash(key: Any) -> bool:
+def is_hash(key) -> bool:
     return isinstance(key, str) and re.fullmatch("[0-9a-f]{64}", key) is not None
 
 
-def check_scalar(name: str, value: Any) -> None:
+def check_scalar(name: str, value) -> None:
     """That it is null, a boolean, an integer of 32 bits or a short word. Raises Bad."""
-    if value is None or isinstance(value, bool) or type(value) is int and \
-            -2**31 <= value < 2**31 or \
-            isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.:\-]{0,128}", value):
-        return
-    raise Bad(f"{name[:80]} has no value of a config")
+    if not (value is None or isinstance(value, bool) or
+            type(value) is int and -2**31 <= value < 2**31 or
+            isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.:\-]{0,128}", value)):
+        raise Bad(f"{name[:80]} has no value of a config")
 
 
-def check_name(name: Any) -> None:
+def check_name(name) -> None:
     if not isinstance(name, str) or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,63}", name) or \
             name in ("ir_override", "pre_hook", "extra_options", "advanced_controls_file"):
         raise Bad(f"a config has no member {str(name)[:80]!r}")
@@ -133,28 +125,29 @@ def hardware() -> str | None:
     if not isinstance(stated, dict):
         stated = {}
     gpu = stated.get("gpu") or _gpu() or _gpu_of_torch()
-    partition = stated.get("partition") if "partition" in stated else _partition()
+    partition = stated.get("partition") if "partition" in stated else \
+        "+".join(sorted(environment.partitions()))
     version = getattr(sys.modules.get("torch"), "version", None)
-    runtime = {name: stated.get(name) or getattr(version, attribute, None)
-               for name, attribute in (("cuda", "cuda"), ("rocm", "hip"))}
     names = [str(one) for one in (gpu, partition) if one]
-    names += [f"{name} {one}" for name, one in runtime.items() if one]
+    for name, attribute in (("cuda", "cuda"), ("rocm", "hip")):
+        runtime = stated.get(name) or getattr(version, attribute, None)
+        if runtime:
+            names.append(f"{name} {runtime}")
     text = "; ".join(names)
     return text if gpu and text.isprintable() and len(text.encode()) <= HARDWARE_MAX else None
 
 
 def _gpu() -> str | None:
-    """The model of this machine's GPUs, as NVIDIA's driver names it, or AMD's by its PCI id; None:
-    none, or several models."""
+    """The model of all GPUs, as NVIDIA's driver names it, or AMD's by its PCI id."""
     found = set()
-    for path in glob.glob("/proc/driver/nvidia/gpus/*/information"):
-        found.update(re.findall(r"^Model:\s*(\S.*?)\s*$", _text(path), re.MULTILINE))
-    for path in glob.glob("/sys/class/kfd/kfd/topology/nodes/*/properties"):
-        facts = dict(line.split(maxsplit=1) for line in _text(path).splitlines() if " " in line)
+    for kind, text in environment.gpu_texts():
+        if kind == "nvidia":
+            found.update(re.findall(r"^Model:\s*(\S.*?)\s*$", text, re.MULTILINE))
+            continue
+        facts = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line)
         if facts.get("simd_count", "0") != "0":  # a node with none is a CPU
-            found.add(
-                f"PCI {int(facts.get('vendor_id', '0')):04x}:{int(facts.get('device_id', '0')):04x}"
-            )
+            vendor, device = (int(facts.get(name, "0")) for name in ("vendor_id", "device_id"))
+            found.add(f"PCI {vendor:04x}:{device:04x}")
     return found.pop() if len(found) == 1 else None
 
 
@@ -167,22 +160,6 @@ def _gpu_of_torch() -> str | None:
         return None
 
 
-def _partition() -> str:
-    modes = {
-        _text(path).strip()
-        for path in glob.glob("/sys/class/drm/card*/device/current_compute_partition")
-    }
-    return "+".join(sorted(modes))
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(1 << 16)
-    except OSError:
-        return ""
-
-
 _found: Found | None = None
 
 
@@ -191,7 +168,7 @@ def found() -> Found | None:
     return _found if _found is not None and _found.is_on() else None
 
 
-def start(program: Any) -> None:
+def start(program) -> None:
     """Watches for the modules that ask, and patches those that are there."""
     global _found
     _found = Found(program)
@@ -203,7 +180,7 @@ MODULES = ("torch._inductor.runtime.autotune_cache", "helion.runtime.settings",
            "helion.autotuner.remote_cache")
 
 
-def patch(module: Any) -> None:
+def patch(module) -> None:
     with quietly(f"patching {module.__name__}"):
         if module.__name__ == MODULES[0]:
             from . import inductor

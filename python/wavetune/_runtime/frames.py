@@ -31,8 +31,7 @@ def running(tuner: Any) -> Mapping[str, Any]:
 
 
 def running_of(module: str) -> Mapping[str, Any]:
-    """The variables of the innermost run() that is defined in a module; {} where none is
-    running."""
+    """The variables of the innermost run() that is defined in a module; {}: none is running."""
     for frame in _above(sys.maxsize):
         if frame.f_code.co_name == "run" and frame.f_globals.get("__name__") == module:
             return frame.f_locals

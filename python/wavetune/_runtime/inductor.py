@@ -3,10 +3,9 @@ finds.
 
 Three methods of torch._inductor.runtime.autotune_cache.AutotuneCache are wrapped: `create`,
 `read_best`, which asks the server where the local file has nothing, and `save`. Inductor's own
-remote cache builds a config of whatever it reads; here only
-- a config that the program itself would try is taken, compared member by member, or
-- where Inductor's coordinate descent is on, one that the descent could reach from such a config.
-Results of FX, AOTAutograd and PGO are pickles: they are never asked for.
+remote cache builds a config of whatever it reads; here only a config is taken that the program
+itself would try, compared member by member, or that Inductor's coordinate descent, where it is on,
+could reach from one. Results of FX, AOTAutograd and PGO are pickles: they are never asked for.
 
 Inductor looks configs up in processes that compile: they need the installed wheel and
 $WAVETUNE_TOKEN_FILE.
@@ -18,11 +17,13 @@ import copy
 import functools
 import hashlib
 import sys
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
+from .._canonical import Named
 from . import counters
 from .found import Bad, check_name, check_scalar, found, is_hash, refuse
-from .log import surprised
+from .log import quietly
+from .patching import around
 
 TOOL = "inductor"
 MEMBERS_MAX = 64
@@ -38,7 +39,7 @@ RULED = ("RSPLIT_SIZE", "uses_tma", "combo_grid_meta", "native_matmul_persistent
 FIXED = ("deterministic", "batch_invariant", "are_deterministic_algorithms_enabled")
 
 
-def check(value: Any) -> dict[str, Any]:
+def check(value) -> Named:
     """That a value is what Inductor writes. Raises Bad."""
     if not isinstance(value, dict) or len(value) > MEMBERS_MAX:
         raise Bad("it is no config")
@@ -51,12 +52,12 @@ def check(value: Any) -> dict[str, Any]:
     return value
 
 
-def members(config: Any) -> dict[str, Any]:
+def members(config) -> Named:
     """A config of the program, as Inductor would store it."""
     return {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
 
 
-def limits(meta: Mapping[str, Any]) -> dict[str, int]:
+def limits(meta: Named) -> dict[str, int]:
     """What a descent may change in a kernel that Inductor generated, with the largest value. Such a
     kernel is right for each power of two up to it: its masks are left out by the same bounds. {}:
     the kernel has further rules."""
@@ -70,10 +71,8 @@ def limits(meta: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def choose(value: Mapping[str, Any], configs: Sequence[Any], configs_hash: str,
-           meta: Mapping[str, Any]) -> Any:
-    """The config that a checked value names: one of `configs`, or reached from one by coordinate
-    descent. Raises Bad."""
+def choose(value: Named, configs: Sequence[Any], configs_hash: str, meta: Named):
+    """The one of `configs` that a checked value names, or reached by a descent. Raises Bad."""
     if value["configs_hash"] != configs_hash:
         raise Bad("it was chosen from other configs")
     stated = {name: one for name, one in value.items() if name not in NOTES and
@@ -91,22 +90,22 @@ def choose(value: Mapping[str, Any], configs: Sequence[Any], configs_hash: str,
     raise Bad("it is none of the program's configs")
 
 
-def _filled(stated: Mapping[str, Any], config: Any) -> Mapping[str, Any]:
+def _filled(stated: Named, config) -> Named:
     """Inductor takes XBLOCK out of the configs of kernels that have no such argument, after it
     looked them up and before it saves one."""
     return {"XBLOCK": 1, **stated} if config.kwargs.get("XBLOCK") == 1 else stated
 
 
-def _is_same(stated: Mapping[str, Any], own: Mapping[str, Any], _: Mapping[str, Any]) -> bool:
+def _is_same(stated: Named, own: Named, _: Named) -> bool:
     return set(stated) == set(own) and all(
         _is_equal(one, own[name]) for name, one in stated.items())
 
 
-def _is_equal(one: Any, other: Any) -> bool:
+def _is_equal(one, other) -> bool:
     return type(one) is type(other) and one == other  # True is not 1
 
 
-def _is_reached(stated: Mapping[str, Any], own: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
+def _is_reached(stated: Named, own: Named, meta: Named) -> bool:
     added = set(stated) - set(own)  # on ROCm a descent adds waves_per_eu
     if set(own) - set(stated) or added - ({"waves_per_eu"} if meta.get("is_hip") else set()):
         return False
@@ -121,7 +120,7 @@ def _is_reached(stated: Mapping[str, Any], own: Mapping[str, Any], meta: Mapping
     return True
 
 
-def _made(config: Any, stated: Mapping[str, Any]) -> Any:
+def _made(config, stated: Named):
     """A copy with the stated members; Inductor will not descend from it again."""
     made = copy.deepcopy(config)
     for name, one in stated.items():
@@ -136,26 +135,25 @@ def _made(config: Any, stated: Mapping[str, Any]) -> Any:
 # What is wrapped. An AutotuneCache is pickled between processes, and into the local cache of FX
 # graphs: what is remembered in it is plain text, which a process without wavetune ignores.
 
-def remember(cache: Any, meta: Mapping[str, Any], file: str) -> None:
+def remember(cache, inductor_meta: Named, filename: str, *_, **__) -> None:
     """Gives the cache its key on the server. Like Inductor's own, it has torch, Triton and its
     backend, the kernel's text, and the list of configs."""
-    backend = meta.get("backend_hash")
-    if found() is None or not isinstance(backend, str) or \
-            meta.get("autotune_remote_cache") is False or \
-            any(meta.get(name) for name in FIXED):
+    meta, backend = inductor_meta, inductor_meta.get("backend_hash")
+    if cache is None or found() is None or not isinstance(backend, str) or \
+            meta.get("autotune_remote_cache") is False or any(map(meta.get, FIXED)):
         return
     from torch._inductor.codecache import torch_key
-    parts = (torch_key().hex(), backend, cache.configs_hash, type(cache)._prepare_key(file))
+    parts = (torch_key().hex(), backend, cache.configs_hash, type(cache)._prepare_key(filename))
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     cache.wavetune = (key, bool(meta.get("coordinate_descent_tuning")))
 
 
-def _remembered(cache: Any) -> tuple[str, bool]:
+def _remembered(cache) -> tuple[str, bool]:
     """The key on the server, "" where there is none, and whether a descent follows."""
     return getattr(cache, "wavetune", ("", False))
 
 
-def look_up(cache: Any, meta: Mapping[str, Any], configs: Sequence[Any]) -> Any:
+def look_up(cache, meta: Named, configs: Sequence[Any]):
     shared, (key, _) = found(), _remembered(cache)
     if shared is None or not is_hash(key):
         return None
@@ -175,8 +173,8 @@ def look_up(cache: Any, meta: Mapping[str, Any], configs: Sequence[Any]) -> Any:
     return config
 
 
-def send(cache: Any, config: Any, time_taken_ns: int, found_by_coordesc: bool = False,
-         triton_cache_hash: Any = None) -> None:
+def send(cache, config, time_taken_ns: int, found_by_coordesc: bool = False,
+         triton_cache_hash=None) -> None:
     shared, (key, descends) = found(), _remembered(cache)
     # Where a descent follows, Inductor saves twice: what it descends from, with a hash of the
     # compiled code, and what it reached.
@@ -195,35 +193,20 @@ def send(cache: Any, config: Any, time_taken_ns: int, found_by_coordesc: bool = 
     shared.put(TOOL, key, value)
 
 
-def patch(module: Any) -> None:
+def patch(module) -> None:
     """Wraps the methods of torch._inductor.runtime.autotune_cache.AutotuneCache."""
     owner = module.AutotuneCache
-    create, read_best, save = owner.create, owner.read_best, owner.save
-
-    @functools.wraps(create)
-    def created(inductor_meta: Any, filename: Any, configs_hash: Any) -> Any:
-        cache = create(inductor_meta, filename, configs_hash)
-        if cache is not None:
-            _quietly(remember, cache, inductor_meta, filename)
-        return cache
+    read_best = owner.read_best
 
     @functools.wraps(read_best)
-    def read(self: Any, inductor_meta: Any, configs: Any) -> Any:
+    def read(self, inductor_meta, configs):
         best = read_best(self, inductor_meta, configs)
-        return _quietly(look_up, self, inductor_meta, configs) if best is None else best
+        if best is None:
+            with quietly("Inductor's look_up"):
+                return look_up(self, inductor_meta, configs)
+        return best
 
-    @functools.wraps(save)
-    def saved(self: Any, *arguments: Any, **named: Any) -> Any:
-        done = save(self, *arguments, **named)
-        _quietly(send, self, *arguments, **named)
-        return done
-
-    owner.create, owner.read_best, owner.save = staticmethod(created), read, saved
-
-
-def _quietly(function: Any, *arguments: Any, **named: Any) -> Any:
-    try:
-        return function(*arguments, **named)
-    except Exception as error:
-        surprised(f"Inductor's {function.__name__}", error)
-        return None
+    owner.create = staticmethod(around(owner.create, "Inductor's remember", after=remember))
+    owner.read_best = read
+    owner.save = around(owner.save, "Inductor's send",
+                        after=lambda _, *args, **kwargs: send(*args, **kwargs))

@@ -3,20 +3,22 @@ from a server."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
+from .._canonical import Named
 from .effects import are_alike
 from .values import dtype_name, is_torch_dtype, is_triton
 
 TEXT_MAX = 1024
+_SCALARS = (bool, int, float, str, type(None))
 _INTEGER = re.compile(r"-?\d{1,30}")
 
 
-def scalar(value: Any) -> Any:
-    """A value of a key or config as None, a bool, an int, a float or a string; `value` itself where
-    it is none of them."""
+def scalar(value):
+    """A value of a key or config as None, bool, int, float or str, where it is one."""
     inner = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
     for kind in (bool, int, float, str):
         if isinstance(inner, kind):
@@ -24,9 +26,8 @@ def scalar(value: Any) -> Any:
     return inner
 
 
-def keyed(value: Any) -> Any:
-    """A value of a key as the key of a job has it: what is no scalar of JSON by its name or
-    text."""
+def keyed(value):
+    """A value of a key as a job's key has it: what is no scalar of JSON by its name or text."""
     own = scalar(value)
     if isinstance(own, float) and not math.isfinite(own):
         return str(own)
@@ -37,29 +38,27 @@ def keyed(value: Any) -> Any:
     return repr(own) if type(own) in (tuple, list) else own
 
 
-def is_function(value: Any) -> bool:
+def is_function(value) -> bool:
     """Whether it is a jit function."""
     return hasattr(value, "fn") and hasattr(value, "cache_key")
 
 
-def typed(text: Any) -> Any:
+def typed(text):
     """The value that str() made a text of, as triton-dejavu has keys."""
     if not isinstance(text, str):
         return text
-    if text in ("True", "False", "None"):
-        return {"True": True, "False": False, "None": None}[text]
+    for value in (True, False, None):
+        if text == str(value):
+            return value
     for kind in (int, float):
-        try:
+        with contextlib.suppress(ValueError):
             if str(kind(text)) == text:
                 return kind(text)
-        except ValueError:
-            pass
     return text
 
 
-def key_texts(key: Any, is_text: bool = False) -> tuple[str, ...] | None:
-    """repr() of each value of the key; None where one has no text that another process would write
-    too."""
+def key_texts(key, is_text: bool = False) -> tuple[str, ...] | None:
+    """repr() of each value of the key; None where another process would write another text."""
     texts = []
     for value in key if isinstance(key, tuple) else (key,):
         try:
@@ -73,8 +72,7 @@ def key_texts(key: Any, is_text: bool = False) -> tuple[str, ...] | None:
 
 
 def distance(one: Sequence[str], other: Sequence[str]) -> float:
-    """The sum of |log2| differences of the integers of two keys; infinite where they differ in
-    anything else."""
+    """The sum of |log2| differences of the integers of two keys; infinite if more differs."""
     if len(one) != len(other):
         return math.inf
     total = 0.0
@@ -90,7 +88,7 @@ def distance(one: Sequence[str], other: Sequence[str]) -> float:
     return total
 
 
-def members(config: Any) -> dict[str, Any]:
+def members(config) -> Named:
     """All members of a triton.Config, flat."""
     flat = dict(config.kwargs)
     for name in ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override"):
@@ -99,41 +97,30 @@ def members(config: Any) -> dict[str, Any]:
     return {name: scalar(value) for name, value in flat.items()}
 
 
-def plain(config: Any) -> dict[str, Any] | None:
+def plain(config) -> Named | None:
     """The members of a config as JSON; None where one is no scalar."""
     flat = members(config)
     for value in flat.values():
-        if value is not None and type(value) not in (bool, int, float, str):
-            return None
-        if isinstance(value, float) and not math.isfinite(value):
+        if type(value) not in _SCALARS or isinstance(value, float) and not math.isfinite(value):
             return None
     return flat
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return isinstance(one, bool) == isinstance(other, bool) and \
-        type(one) in (bool, int, float, str, type(None)) and \
-        type(other) in (bool, int, float, str, type(None)) and one == other
+def _equal(one, other) -> bool:
+    return isinstance(one, bool) == isinstance(other, bool) and type(one) in _SCALARS and \
+        type(other) in _SCALARS and one == other
 
 
-def fitting(configs: Sequence[Any], stated: Mapping[str, Any]) -> Any:
+def fitting(configs: Sequence[Any], stated: Named):
     """The one of the program's configs that has every stated member; None where none or several do.
-
-    Configs that are equal in all members, and whose hooks are alike (effects.py), count as one.
-    """
-    if not isinstance(stated, Mapping) or not stated:
-        return None
+    Those that are equal in all members, and whose hooks are alike (effects.py), count as one."""
     fits = []
-    for config in configs:
+    for config in configs if stated else ():
         own = members(config)
-        if all(
-                _equal(own.get(name), value) and (name in own or value is None)
-                for name, value in stated.items()):
+        if all(_equal(own.get(name), value) and (name in own or value is None)
+               for name, value in stated.items()):
             fits.append((config, own))
-    if len(fits) > 1:
-        first = fits[0]
-        hooks = [getattr(config, "pre_hook", None) for config, _ in fits]
-        if any(own != first[1]
-               for _, own in fits) or not all(are_alike(hook, hooks[0]) for hook in hooks):
-            return None
-    return fits[0][0] if fits else None
+    hooks = [getattr(config, "pre_hook", None) for config, _ in fits]
+    is_one = all(own == fits[0][1] and are_alike(hook, hooks[0])
+                 for (_, own), hook in zip(fits, hooks))
+    return fits[0][0] if fits and is_one else None

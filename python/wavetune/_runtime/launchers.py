@@ -2,28 +2,21 @@
 
 For each list of argument types Triton writes a C source, compiles it with the C compiler (0.3 s)
 and loads the shared object, one after the other. From the server come types alone, as text that is
-checked; the C source is the installed Triton's, and so are the compiler's command line and the
-place in Triton's cache.
+checked; source, command line and place in Triton's cache are the installed Triton's.
 
 Two functions of Triton's drivers are wrapped: make_launcher, to learn which types this program
-uses, and compile_module_from_src, where a request for a launcher that is being compiled waits for
-it, and takes one that is not yet begun out of the queue. Triton 3.7.1 and later have no
-make_launcher: nothing is wrapped.
+uses, and compile_module_from_src, which waits for a launcher that is being compiled. Triton 3.7.1
+and later have neither. What is compiled stays in memory until Triton requests it, and is then
+stored by Triton's own cache manager: what no request needs leaves no file.
 
-What is compiled stays in memory until Triton requests it, and is then stored by Triton's own cache
-manager: the folder may be chosen late, and what no request needs leaves no file. Compilers that run
-when the program ends are ended with it.
-
-Threads: as many as the process has cores, less one for the program; of them each waits for one
-compiler.
+Threads: as many as the process has cores, less one; each waits for one compiler, which is ended
+with the program.
 """
 
 from __future__ import annotations
 
 import atexit
-import base64
 import functools
-import hashlib
 import inspect
 import os
 import re
@@ -31,15 +24,17 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import threading
 import time
 import types
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
+from .._canonical import Named, digest_bytes
 from .closure import jit_function
+from .code import folder_name
 from .log import log, quietly, text_of
+from .patching import around
 from .restore import cache_of
-from .worker import Jobs, threads_max
+from .worker import Early, threads_max
 
 LAUNCHERS_MAX = 64  # of a program, ahead
 TYPES_MAX = 256  # of a launcher
@@ -59,11 +54,11 @@ class Launcher(NamedTuple):
     warp_size: int
     types: tuple[Any, ...]  # texts, or tuples of them
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> Named:
         return self._asdict()
 
 
-def parse(value: Any) -> Launcher:
+def parse(value) -> Launcher:
     """A launcher of JSON. Raises ValueError where it is none that Triton could make."""
     if not isinstance(value, dict) or set(value) != set(Launcher._fields) or \
             value["backend"] not in tuple(_CLASSES) or \
@@ -72,43 +67,42 @@ def parse(value: Any) -> Launcher:
     return Launcher(value["backend"], value["warp_size"], check_types(value["types"]))
 
 
-def check_types(value: Any, depth: int = 0) -> tuple[Any, ...]:
+def check_types(value, depth: int = 0) -> tuple[Any, ...]:
     if not isinstance(value, (list, tuple)) or len(value) > TYPES_MAX or depth > 3:
         raise ValueError("it has no list of types")
+    found = []
     for one in value:
-        if not isinstance(one,
-                          (list, tuple)) and not (isinstance(one, str) and _TYPE.fullmatch(one)):
+        if isinstance(one, (list, tuple)):
+            found.append(check_types(one, depth + 1))
+        elif isinstance(one, str) and _TYPE.fullmatch(one):
+            found.append(one)
+        else:
             raise ValueError(f"{str(one)[:40]!r} is no type of an argument")
-    return tuple(one if isinstance(one, str) else check_types(one, depth + 1) for one in value)
+    return tuple(found)
 
 
-def of_names(signature: Any, names: Sequence[str], backend: str, warp_size: int) -> Launcher:
-    """A launcher of a document of choices: types by the names of arguments; those that are not
-    stated are compiled in."""
+def of_names(signature, names: Sequence[str], backend: str, warp_size: int) -> Launcher:
+    """A launcher of types by the names of arguments; those not stated are compiled in."""
     if not isinstance(signature, dict) or not set(signature) <= set(names):
         raise ValueError("it is of another function")
     stated = [signature.get(name, "constexpr") for name in names]
     return parse({"backend": backend, "warp_size": warp_size, "types": stated})
 
 
-class _Built(Exception):
-    """Ends a compile where Triton would store the file."""
+class _Built(NamedTuple):
+    """A shared object, as Triton would store it; without data where it is in the folder."""
 
-    def __init__(self, key: str = "", name: str = "", data: bytes = b""):
-        super().__init__()
-        self.key, self.name, self.data = key, name, data
-
-
-class _Asked(Exception):
-    """What Triton would compile."""
-
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]):
-        super().__init__()
-        self.args_of_call, self.kwargs_of_call = args, kwargs
+    key: str
+    name: str
+    data: bytes
 
 
-def _ask(*args: Any, **kwargs: Any) -> None:
-    raise _Asked(args, kwargs)
+class _Stop(Exception):
+    """Ends a function of Triton's; its argument is what was to be learned."""
+
+
+def _stop_compile(*args, **kwargs) -> None:
+    raise _Stop((args, kwargs))
 
 
 class _Keeping:
@@ -118,12 +112,11 @@ class _Keeping:
         self.key = key
 
     def get_file(self, name: str) -> None:
-        folder = base64.b32encode(bytes.fromhex(self.key)).decode().rstrip("=")
-        if os.path.exists(os.path.join(cache_root(), folder, name)):
-            raise _Built()
+        if os.path.exists(os.path.join(cache_root(), folder_name(self.key), name)):
+            raise _Stop(_Built(self.key, name, b""))
 
     def put(self, data: bytes, name: str, binary: bool = True) -> None:
-        raise _Built(self.key, name, data)
+        raise _Stop(_Built(self.key, name, data))
 
 
 def cache_root() -> str:
@@ -134,7 +127,7 @@ def cache_root() -> str:
     return os.getenv("TRITON_CACHE_DIR", "").strip() or module.default_cache_dir()
 
 
-def _with(function: Any, **other: Any) -> Any:
+def _with(function, **other):
     """A copy of a function for which some of its module's names mean something else."""
     names = {**function.__globals__, **other}
     copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__,
@@ -146,17 +139,10 @@ def _with(function: Any, **other: Any) -> Any:
 class _Driver(NamedTuple):
     """The functions of one of Triton's drivers, as they were before they were wrapped."""
 
-    scope: dict[str, Any]  # of its module
+    scope: Named  # of its module
     make: Any
     compile: Any
     prepare: Any  # the launcher's __init__
-
-
-class _Job:
-    def __init__(self, driver: _Driver, asked: _Asked):
-        self.driver, self.args, self.kwargs = driver, asked.args_of_call, asked.kwargs_of_call
-        self.done = threading.Event()
-        self.built: _Built | None = None
 
 
 class Launchers:
@@ -165,23 +151,20 @@ class Launchers:
         self.on_made: Callable[[], None] | None = None
         self.used = 0
         self._drivers: dict[str, _Driver] = {}
-        self._jobs: dict[str, _Job] = {}  # by the digest of the C source
-        self._worker = Jobs("launchers", self._compile, lambda: threads_max())
+        # by the digest of the C source
+        self._worker = Early("launchers", self._compile, lambda: threads_max())
         self.after_fork()
         atexit.register(self.stop)
 
     def after_fork(self) -> None:
-        """In the child, which has what was compiled; the parent's threads wait for its
-        compilers."""
+        """In the child; the parent's threads wait for its compilers."""
         self._worker.after_fork()
-        self._jobs = {digest: job for digest, job in self._jobs.items() if job.done.is_set()}
         self._requested: set[str] = set()  # by the program: the digests of C sources
         self._early: list[Launcher] = []  # for drivers that are not there yet
         self._stated: set[Launcher] = set()
         self._processes: set[Any] = set()
 
     def stop(self) -> None:
-        """Ends what is running."""
         self._worker.end(0.0)
         with self._worker.condition:
             processes = list(self._processes)
@@ -193,7 +176,7 @@ class Launchers:
 
     # Triton's modules.
 
-    def patch(self, module: Any) -> None:
+    def patch(self, module) -> None:
         """Wraps the functions of Triton's drivers. `module`: triton.backends."""
         for name, kind in _CLASSES.items():
             backend = getattr(module, "backends", {}).get(name)
@@ -206,50 +189,33 @@ class Launchers:
             # Which Python fills at the first use, and other threads would see half of.
             sysconfig.get_config_vars()
             self._drivers[name] = _Driver(scope, make, build, launcher.__init__)
-            scope["make_launcher"] = self._wrap_make(name, make)
-            scope["compile_module_from_src"] = self._wrap_compile(name, build)
+            scope["make_launcher"] = around(
+                make, "a launcher", after=functools.partial(self._made, name, make))
+            scope["compile_module_from_src"] = around(
+                build, "a launcher that was compiled ahead",
+                before=functools.partial(self._compiles, build),
+                after=lambda *_, **__: self._go_on())  # the driver may have found its library
         self._go_on()
 
-    def _wrap_make(self, backend: str, make: Any) -> Any:
-        signature_of_make = inspect.signature(make)
+    def _compiles(self, build, *args, **kwargs) -> None:
+        given = inspect.signature(build).bind(*args, **kwargs).arguments
+        if given["name"] == _NAME:
+            self._take(given["src"])
 
-        @functools.wraps(make)
-        def make_launcher(*args: Any, **kwargs: Any) -> Any:
-            source = make(*args, **kwargs)
-            with quietly("a launcher"):
-                given = signature_of_make.bind(*args, **kwargs).arguments
-                self._make(backend, given["signature"], given.get("warp_size", 32))
-            return source
-        return make_launcher
-
-    def _make(self, backend: str, signature: Mapping[Any, Any], warp_size: int) -> None:
+    def _made(self, backend: str, make, _: str, *args, **kwargs) -> None:
+        """The program makes a launcher's C source."""
+        given = inspect.signature(make).bind(*args, **kwargs).arguments
         if len(self.made) >= LAUNCHERS_MAX:
             return
         try:
-            made = Launcher(backend, warp_size, check_types(list(signature.values())))
+            made = Launcher(backend, given.get("warp_size", 32),
+                            check_types(list(given["signature"].values())))
         except ValueError:
             return  # with a tensor descriptor, whose launchers depend on more than types
         if made not in self.made:
             self.made[made] = None
             if self.on_made is not None:
                 self.on_made()
-
-    def _wrap_compile(self, backend: str, build: Any) -> Any:
-        signature_of_build = inspect.signature(build)
-
-        @functools.wraps(build)
-        def compile_module_from_src(*args: Any, **kwargs: Any) -> Any:
-            is_launcher = False
-            with quietly("a launcher that was compiled ahead"):
-                given = signature_of_build.bind(*args, **kwargs).arguments
-                is_launcher = given["name"] == _NAME
-                if is_launcher:
-                    self._take(given["src"])
-            module = build(*args, **kwargs)
-            if not is_launcher:
-                self._go_on()  # the driver has found its library
-            return module
-        return compile_module_from_src
 
     # Ahead.
 
@@ -263,10 +229,8 @@ class Launchers:
                         self._early.append(launcher)
             self._go_on()
 
-    def prepare_of_choices(self, stated: Mapping[str, Any], tuners: Sequence[Any],
-                           target: Any) -> None:
-        """Compiles those that choices state, {closure: {"name", "launchers"}}, for functions of
-        this program."""
+    def prepare_of_choices(self, stated: Named, tuners: Sequence[Any], target) -> None:
+        """Those that choices state, {closure: {"name", "launchers"}}, of this program."""
         with quietly("launchers of choices"):
             backend = {"cuda": "nvidia", "hip": "amd"}.get(target.backend)
             if backend not in self._drivers:
@@ -288,101 +252,83 @@ class Launchers:
         """Compiles those whose driver can say now what is to be compiled."""
         with self._worker.condition:
             early, self._early = self._early, []
-        waiting = []
         for launcher in early:
             driver = self._drivers.get(launcher.backend)
             if driver is None or not _knows_its_library(driver):
-                waiting.append(launcher)
+                with self._worker.condition:
+                    self._early.append(launcher)
                 continue
             try:
-                self._enqueue(driver, launcher)
+                self._begin(driver, launcher)
             except Exception as error:  # no compiler, no library to link with
                 log(f"a launcher is not compiled ahead: {text_of(error)}")
-        if waiting:
-            with self._worker.condition:
-                self._early = waiting + self._early
 
-    def _enqueue(self, driver: _Driver, launcher: Launcher) -> None:
+    def _begin(self, driver: _Driver, launcher: Launcher) -> None:
+        prepare = _with(driver.prepare, make_launcher=driver.make,
+                        compile_module_from_src=_stop_compile)
         source = types.SimpleNamespace(signature=dict(enumerate(launcher.types)), constants={})
         try:
-            _with(driver.prepare, make_launcher=driver.make,
-                  compile_module_from_src=_ask)(types.SimpleNamespace(), source,
-                                                types.SimpleNamespace(warp_size=launcher.warp_size))
+            prepare(types.SimpleNamespace(), source,
+                    types.SimpleNamespace(warp_size=launcher.warp_size))
             return
-        except _Asked as asked:
-            job = _Job(driver, asked)
-        text = inspect.signature(driver.compile).bind(*job.args, **job.kwargs).arguments["src"]
+        except _Stop as stop:
+            args, kwargs = stop.args[0]
+        text = inspect.signature(driver.compile).bind(*args, **kwargs).arguments["src"]
+        digest = digest_bytes(text.encode())
         with self._worker.condition:
-            digest = _digest(text)
-            if self._worker.is_ended or digest in self._jobs or digest in self._requested:
-                return
-            self._worker.until = min(self._worker.until, time.monotonic() + SECONDS_MAX)
-            self._jobs[digest] = job
-            self._worker.add(job)
+            if digest not in self._requested:
+                self._worker.until = min(self._worker.until, time.monotonic() + SECONDS_MAX)
+                self._worker.begin(digest, driver, args, kwargs)
 
-    def _compile(self, job: _Job) -> None:
+    def _compile(self, driver: _Driver, args, kwargs) -> _Built | None:
+        build = driver.compile
+        # nothing is printed, and what runs can be ended
+        compilers = types.SimpleNamespace(check_call=self._run, DEVNULL=subprocess.DEVNULL)
+        inner = _with(build.__globals__["_build"], subprocess=compilers)
         try:
-            build = job.driver.compile
-            inner = _with(build.__globals__["_build"], subprocess=_Compilers(self))
-            _with(build, get_cache_manager=_Keeping, _build=inner)(*job.args, **job.kwargs)
-        except _Built as built:
-            job.built = built
+            _with(build, get_cache_manager=_Keeping, _build=inner)(*args, **kwargs)
+        except _Stop as stop:
+            return stop.args[0]
         except Exception as error:  # Triton compiles it when it is needed, and says why it fails
             log(f"a launcher could not be compiled ahead: {text_of(error)}")
+        return None
+
+    def _run(self, command, **_) -> int:
+        """In the place of subprocess.check_call."""
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, start_new_session=True)
+        with self._worker.condition:
+            self._processes.add(process)
+            is_late = self._worker.is_ended
+        if is_late:
+            _end(process)
+        try:
+            code = process.wait()
         finally:
-            job.done.set()
+            with self._worker.condition:
+                self._processes.discard(process)
+        if code:
+            raise subprocess.CalledProcessError(code, command)
+        return code
 
     # In the program's threads.
 
     def _take(self, source: str) -> None:
         """Stores a launcher that was compiled ahead where Triton will look for it."""
-        digest = _digest(source)
+        digest = digest_bytes(source.encode())
         with self._worker.condition:
             self._requested.add(digest)
-            job = self._jobs.pop(digest, None)
-        # One that is not begun is compiled by Triton now.
-        if job is None or self._worker.take(job) or not (
-                job.done.is_set() or job.done.wait(WAIT_S)) or job.built is None:
+        built = self._worker.result(digest, WAIT_S)
+        if built is None:
             return
         self.used += 1
-        if job.built.data:
-            manager = sys.modules["triton.runtime.cache"].get_cache_manager(job.built.key)
-            if manager.get_file(job.built.name) is None:
-                manager.put(job.built.data, job.built.name, binary=True)
-
-    # For the compilers.
-
-    def running(self, process: Any, is_running: bool) -> None:
-        with self._worker.condition:
-            (self._processes.add if is_running else self._processes.discard)(process)
-            is_late = is_running and self._worker.is_ended
-        if is_late:
-            _end(process)
+        if built.data:
+            manager = sys.modules["triton.runtime.cache"].get_cache_manager(built.key)
+            if manager.get_file(built.name) is None:
+                manager.put(built.data, built.name, binary=True)
 
 
-class _Compilers:
-    """In the place of the module subprocess, for Triton's function that runs the C compiler:
-    nothing is printed, and what runs can be ended."""
-
-    DEVNULL = subprocess.DEVNULL
-
-    def __init__(self, owner: Launchers):
-        self.owner = owner
-
-    def check_call(self, command: Any, **_: Any) -> int:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, start_new_session=True)
-        self.owner.running(process, True)
-        try:
-            code = process.wait()
-        finally:
-            self.owner.running(process, False)
-        if code:
-            raise subprocess.CalledProcessError(code, command)
-        return code
-
-
-def _end(process: Any) -> None:
+def _end(process) -> None:
     try:
         # the compiler is several processes, and removes its files
         os.killpg(process.pid, signal.SIGTERM)
@@ -390,12 +336,7 @@ def _end(process: Any) -> None:
         pass
 
 
-def _digest(source: str) -> str:
-    return hashlib.sha256(source.encode()).hexdigest()
-
-
 def _knows_its_library(driver: _Driver) -> bool:
-    """AMD's launchers have the path of the HIP library, which the driver finds once; it must not be
-    found before the program loads its own."""
+    """Whether AMD's driver has found the HIP library, which the program is to load first."""
     find = driver.scope.get("_get_path_to_hip_runtime_dylib")
     return find is None or find.cache_info().currsize > 0

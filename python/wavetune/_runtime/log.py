@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
 
 from . import counters
 
@@ -15,8 +14,7 @@ _written = 0
 
 
 def log(sentence: str) -> None:
-    """Writes one line where it was asked for, never more than 1,000 in a process; nothing is
-    raised."""
+    """Writes one line where $WAVETUNE_LOG says, at most 1,000 in a process; nothing is raised."""
     global _written
     where = os.environ.get("WAVETUNE_LOG", "")
     if where != "stderr" and "/" not in where or _written >= _LINES_MAX:
@@ -49,7 +47,7 @@ class quietly:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: Any, _: Any) -> bool:
+    def __exit__(self, kind, error, _) -> bool:
         if not isinstance(error, Exception):
             return False
         surprised(self.what, error)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from typing import Any, Mapping
 
+from .._canonical import Named
 from . import counters, restore
 from .ahead import Ahead
 from .choices import ENVIRONMENTS, Choices
-from .hooks import when_there
 from .launchers import Launchers
 from .log import log, quietly
+from .patching import when_there
 from .restore import Restorer
 from .sender import Sender, log_counters
 from .settings import Settings, settings
@@ -44,45 +44,35 @@ class Program:
         self.choices.on_launchers = self._prepare
         self.restorer = Restorer(found, self.choices, self.sender, self.start)
 
-    def _head(self) -> dict[str, Any]:
+    def _head(self) -> Named:
         own = self.settings
-        head = {"environment": own.environment()}
-        if own.tag is not None:
-            head["tag"] = own.tag
-        if own.regime is not None:
-            head["regime"] = own.regime
-        return head
+        head = {"environment": own.environment(), "tag": own.tag, "regime": own.regime}
+        return {name: value for name, value in head.items() if value is not None}
 
-    def _prepare(self, stated: Mapping[str, Any]) -> None:
-        """Compiles the launchers that choices state for this program's functions. In the thread
-        that asked for choices."""
+    def _prepare(self, stated: Named) -> None:
+        """Compiles the launchers of choices, in the thread that asked for choices."""
         target = sys.modules["triton"].runtime.driver.active.get_current_target()
         self.stating.add((stated, list(restore.adopted), target))
 
     def after_fork(self) -> None:
-        self.stating.after_fork()
-        self.restorer.after_fork()
-        self.launchers.after_fork()
-        self.ahead.after_fork()
-        self.start.after_fork()
+        for part in (self.stating, self.restorer, self.launchers, self.ahead, self.start):
+            part.after_fork()
 
     def takes_code(self) -> bool:
         """Whether compiled code may come from the server: with a trusted key, or where the operator
         opened a namespace; never where it could be changed on its way. Or from the folder of
         `python3 -m wavetune tune`, which has no signature."""
         own = self.settings
-        is_tuned_here = own.cache is not None and not own.trusted_keys and os.path.isdir(
-            os.path.join(own.cache, ENVIRONMENTS))
-        return (
-            is_tuned_here or self.wire is not None and (bool(own.trusted_keys) or self.gives_code())
-        )
+        if own.cache is not None and not own.trusted_keys and \
+                os.path.isdir(os.path.join(own.cache, ENVIRONMENTS)):
+            return True
+        return self.wire is not None and (bool(own.trusted_keys) or self.gives_code())
 
     def gives_code(self) -> bool:
         return self.settings.shared_code and self.shares_starts()
 
     def shares_starts(self) -> bool:
-        """Whether the namespace's lists of starts are taken and given: for code, or for what is
-        compiled ahead."""
+        """Whether lists of starts are taken and given: for code, or for compiling ahead."""
         own = self.settings
         is_wanted = own.shared_code or own.is_ahead and own.token is not None and \
             not own.trusted_keys and not own.is_pinned
@@ -118,11 +108,10 @@ def start() -> Program | None:
         restore.start(_program.restorer)
         when_there(["triton.backends"], _program.launchers.patch)
         if _program.shares_starts():
-            when_there(["triton.runtime.cache"], _begin)
+            when_there(["triton.runtime.cache"], lambda _: _program.start.begin())
             when_there(["triton.compiler"], _program.ahead.patch)
-        if _program.takes_code():
-            if "TRITON_CACHE_MANAGER" not in os.environ:
-                when_there(["triton.runtime.cache"], _patch_cache)
+        if _program.takes_code() and "TRITON_CACHE_MANAGER" not in os.environ:
+            when_there(["triton.runtime.cache"], _patch_cache)
         _start_demand(_program)
         if _program.wire is not None:
             from .found import start as start_found
@@ -144,37 +133,26 @@ def _start_capture(own: Program) -> None:
 def _start_demand(own: Program) -> None:
     """Demand is the same import, where the image's record names functions."""
     found = own.settings
-    if own.wire is None or found.token is None or not own.wire.is_private or \
-            os.environ.get("WAVETUNE_DEMAND") == "0" or \
-            not found.identity().get("functions"):
-        return
-    from .. import demand
-    demand.watch(identity=found.identity(), url=found.url, token=found.token)
+    if own.wire is not None and found.token is not None and own.wire.is_private and \
+            os.environ.get("WAVETUNE_DEMAND") != "0" and found.identity().get("functions"):
+        from .. import demand
+        demand.watch(identity=found.identity(), url=found.url, token=found.token)
 
 
 def _after_fork() -> None:
     with quietly("what follows a fork"):
-        if _program is not None:
-            counters.reset()
-            _program.after_fork()
-            if "wavetune._runtime.capture" in sys.modules:
-                sys.modules["wavetune._runtime.capture"].after_fork()
+        counters.reset()
+        _program.after_fork()
+        if "wavetune._runtime.capture" in sys.modules:
+            sys.modules["wavetune._runtime.capture"].after_fork()
 
 
-def _begin(_: Any) -> None:
-    if _program is not None:
-        _program.start.begin()
-
-
-def _patch_cache(module: Any) -> None:
-    """Makes our cache manager Triton's: `get_cache_manager` returns ours; Triton's other modules
-    import the function by its name, so its classes are what is replaced: in 3.3 a variable of the
-    module, from 3.4 on a knob."""
+def _patch_cache(module) -> None:
+    """Makes get_cache_manager() return ours. Triton's other modules import the function by its
+    name, so its class is replaced: in 3.3 a variable of the module, from 3.4 on a knob."""
     with quietly("the cache manager"):
         from ..triton import CacheManager
         if hasattr(module, "__cache_cls"):
             setattr(module, "__cache_cls", CacheManager)
-        else:
-            knobs = module.knobs.cache
-            if knobs.manager_class is None:
-                knobs.manager_class = CacheManager
+        elif module.knobs.cache.manager_class is None:
+            module.knobs.cache.manager_class = CacheManager

@@ -3,25 +3,19 @@
 Two things of Triton's Autotuner are used, the same in 3.3 to 3.9: `cache`, a dict of which it asks
 `key in cache`, and `prune_configs`, which it calls when the key was not there. `cache` becomes a
 dict whose misses look for a choice; only one of the program's own configs is ever put into it.
-`_bench` is watched for what tuning takes.
-
-A cache that has had all of the last SETTLED keys does no longer look for choices, so that a warm
-look-up costs what it costs without wavetune: `in` is the dict's own then. On the next miss
-prune_configs looks for one, and the cache does so again.
+After SETTLED look-ups without a miss `in` is the dict's own, so that a warm look-up costs what it
+costs without wavetune, until a miss calls prune_configs. `_bench` is watched for what tuning takes.
 
 Where a function leaves out configs by the arguments of a launch, or makes others
 (early_config_prune), the choice must be among those that it gives: prune_configs returns that one
-alone, and nothing is benchmarked for it.
+alone, and nothing is benchmarked for it. A class that derives from Triton's may have a run() and a
+store of its own: the store gets a cache above it. It never sees what was not measured, and neither
+does the storage of triton_dejavu's Autotuner.
 
-A class that derives from Triton's may have a run() and a store of its own, which it asks as
-Triton's asks its dict. The store gets a cache above it, and never sees what was not measured.
-
-A config that was chosen and not measured may not compile, fit or run here, where the program's own
-tuning would have skipped it. `run` is watched for that: the launch is repeated with the next config
-of the policy after what Triton's autotuner skips, and after any other exception of a key's first
-launch with what the program tunes itself. So exceptions are the program's own.
-
-The same for triton_dejavu's Autotuner, whose storage must not see keys that it did not measure.
+A config that was chosen and not measured may not compile, fit or run here. `run` is watched for
+that: the launch is repeated with the next config of the policy after what Triton's autotuner skips,
+and after any other exception of a key's first launch with what the program tunes itself. So
+exceptions are the program's own.
 """
 
 from __future__ import annotations
@@ -34,14 +28,16 @@ import threading
 import time
 import types
 import weakref
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Sequence
 
+from .._canonical import Named
 from . import counters, frames, keys
 from .choices import Choices, stated
-from .closure import closure, jit_function
+from .closure import closure as closure_of
+from .closure import jit_function
 from .effects import are_alike
-from .hooks import when_there
-from .log import log, quietly, surprised, text_of
+from .log import log, quietly, text_of
+from .patching import around, is_wrapped, when_there
 from .sender import Sender
 from .settings import Settings
 
@@ -52,166 +48,168 @@ SAID_MAX = 200  # misses in the log, of whose lines there are at most 1,000
 SETTLED = 1000
 # What Triton's autotuner skips a config for; each is raised before the kernel is launched.
 SKIPPED = {"OutOfResources", "CompileTimeAssertionFailure", "PTXASError"}
-_INFINITE = [math.inf] * 3
 
 
 class Miss:
     """A key that is being tuned, or for which one config was chosen after all."""
 
-    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "seconds", "needs", "keeps",
-                 "refused", "wanted", "key")
+    chosen: Any = None  # the config that is to win without being benchmarked
+    is_hit = False  # counted as one
+    is_pruned = False
+    keeps = False  # whether the autotuner would store what was not measured
+    seconds = 0.0  # of benchmarks
 
-    def __init__(self, texts: Any, stated: Any, refused: Sequence[Any] = (), wanted: Any = None,
-                 key: Any = None):
-        self.texts, self.stated, self.key = texts, stated, key
-        self.wanted = wanted  # the choice's config, which may be one that pruning makes
-        self.chosen: Any = None  # the config that is to win without being benchmarked
-        self.is_hit = False  # counted as one
-        self.is_pruned = False
-        self.seconds = 0.0  # of benchmarks
-        self.needs: dict[int, list[Any]] = {}  # files of Triton's cache, by the id of the config
-        self.keeps = False  # whether the autotuner would store what was not measured
+    def __init__(self, key_texts=None, policy: str | None = None, refused: Sequence[Any] = (),
+                 key=None):
+        self.key_texts, self.policy, self.key = key_texts, policy, key
         self.refused = refused  # configs that do not run for the key
+        self.wanted: Any = None  # the choice's config, which may be one that pruning makes
+        self.needs: dict[int, list[Any]] = {}  # files of Triton's cache, by the id of the config
 
 
 class Restoring(dict):
     """An autotuner's cache (key to config)."""
 
-    __slots__ = ("tuner", "misses", "on_miss", "looks", "chosen", "latest", "refused", "own",
-                 "_closure")
     is_text = False  # whether keys are str() of their values
     settles = True
+    is_late = False  # whether run() has pruned when it looks a key up
+    on_miss: str | None = None  # in place of $WAVETUNE_ON_MISS
+    looks = 0  # without a miss
+    _closure: tuple = ()  # (it,) where it is known
 
-    def __init__(self, tuner: Any, known: dict[Any, Any]):
+    def __init__(self, tuner, known):
         super().__init__(known)
         self.tuner = tuner
         self.misses: dict[int, Miss] = {}  # by thread
-        self.on_miss: str | None = None  # in place of $WAVETUNE_ON_MISS
-        self.looks = 0  # without a miss
         # by key: what was not measured here, and whether it was a hit
         self.chosen: dict[Any, tuple[Any, bool]] = {}
         # by thread: the key of the last miss, where a config was chosen for it
         self.latest: dict[int, Any] = {}
         self.refused: dict[Any, list[Any]] = {}  # by key: what was chosen and does not run here
-        self.own: set[Any] = set()  # keys that the program tunes itself, after such configs
-        self._closure: Any = False
+        self.tuned: set[Any] = set()  # keys that the program tunes itself, after such configs
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return dict, (dict(self),)  # a copy is a plain cache
 
-    def __contains__(self, key: Any, has: Any = dict.__contains__) -> bool:
+    def __contains__(self, key, has=dict.__contains__) -> bool:
         if has(self, key):
             self.looks += 1
             if self.looks == SETTLED and self.settles:
-                self.__class__ = Settled  # type: ignore[assignment]
+                self.__class__ = Settled
             return True
         self.looks = 0
-        try:
-            return _restorer is not None and _restorer.restore(self, key)
-        except Exception as error:
-            surprised("a look-up", error)
-            return False
+        with quietly("a look-up"):
+            return _restorer.restore(self, key)
+        return False
 
-    def __setitem__(self, key: Any, config: Any) -> None:
+    def __setitem__(self, key, config) -> None:
         dict.__setitem__(self, key, config)
-        try:
-            miss = self.misses.pop(threading.get_ident(), None)
-            if miss is not None and miss.keeps:
-                self.tuner.cache_results = True
-            if miss is not None and miss.chosen is not None and miss.chosen is config:
-                self.choose(key, config, miss.is_hit)
-            if miss is not None and miss.texts is not None and miss.chosen is None and \
-                    miss.seconds and _restorer is not None:
+        with quietly("what was tuned"):
+            miss = self.end_miss()
+            if miss is None:
+                return
+            if miss.chosen is not None:
+                if miss.chosen is config:
+                    self.choose(key, config, miss.is_hit)
+            elif miss.key_texts is not None and miss.seconds:
                 _restorer.measured(self, miss, config)
-        except Exception as error:
-            surprised("what was tuned", error)
 
-    def choose(self, key: Any, config: Any, is_hit: bool) -> None:
+    def miss(self) -> Miss | None:
+        """That of this thread."""
+        return self.misses.get(threading.get_ident())
+
+    def begin_miss(self, miss: Miss) -> Miss:
+        self.misses[threading.get_ident()] = miss
+        return miss
+
+    def end_miss(self) -> Miss | None:
+        miss = self.misses.pop(threading.get_ident(), None)
+        if miss is not None and miss.keeps:
+            self.tuner.cache_results = True
+        return miss
+
+    def choose(self, key, config, is_hit: bool) -> None:
         self.chosen[key], self.latest[threading.get_ident()] = (config, is_hit), key
 
-    def keep(self, key: Any, config: Any, is_hit: bool) -> None:
+    def keep(self, key, config, is_hit: bool) -> None:
         self.choose(key, config, is_hit)
         dict.__setitem__(self, key, config)
 
-    def forget(self, key: Any) -> None:
+    def forget(self, key) -> None:
         # the latter: that of wavetune.demand, above this one
         for cache in (self, self.tuner.cache):
             dict.pop(cache, key, None)
 
     def closure(self) -> str | None:
-        if self._closure is False:
-            self._closure = closure(self.tuner)
-        return self._closure
+        if not self._closure:
+            self._closure = (closure_of(self.tuner),)
+        return self._closure[0]
 
 
 class Settled(Restoring):
     """One that looks for nothing."""
 
-    __slots__ = ()
-    __contains__ = dict.__contains__  # type: ignore[assignment]
+    __contains__ = dict.__contains__
 
 
 class RestoringDejavu(Restoring):
-    """Restored configs are found, and are not among the items, which triton-dejavu stores with
-    timings that it has."""
+    """Its items, which triton-dejavu stores with timings, lack the restored configs."""
 
-    __slots__ = ("restored",)
     is_text = True
     settles = False
 
-    def __init__(self, tuner: Any, known: dict[Any, Any]):
+    def __init__(self, tuner, known):
         super().__init__(tuner, known)
         self.restored: dict[Any, Any] = {}
 
-    def __contains__(self, key: Any, has: Any = dict.__contains__) -> bool:
+    def __contains__(self, key, has=dict.__contains__) -> bool:
         return has(self, key) or key in self.restored or super().__contains__(key)
 
-    def __missing__(self, key: Any) -> Any:
+    def __missing__(self, key):
         return self.restored[key]
 
-    def keep(self, key: Any, config: Any, is_hit: bool) -> None:
+    def keep(self, key, config, is_hit: bool) -> None:
         self.choose(key, config, is_hit)
         self.restored[key] = config
 
-    def forget(self, key: Any) -> None:
+    def forget(self, key) -> None:
         super().forget(key)
         self.restored.pop(key, None)
 
 
 class RestoringStore(Restoring):
-    """Above a store of the package's own, which has what the program measured; what was chosen is
-    here alone."""
+    """Above a store of the package's own; what was chosen and not measured is here alone."""
 
-    __slots__ = ("store",)
     settles = False
+    is_late = True
 
-    def __init__(self, tuner: Any, store: Any):
+    def __init__(self, tuner, store):
         super().__init__(tuner, {})
         self.store = store
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return _itself, (self.store,)
 
-    def __contains__(self, key: Any, has: Any = dict.__contains__) -> bool:
+    def __contains__(self, key, has=dict.__contains__) -> bool:
         if super().__contains__(key):
             return True
         if key not in self.store:
             return False
-        self.misses.pop(threading.get_ident(), None)
+        self.end_miss()
         dict.__setitem__(self, key, self.store[key])  # asked once
         return True
 
-    def __missing__(self, key: Any) -> Any:
+    def __missing__(self, key):
         return self.store[key]
 
-    def __setitem__(self, key: Any, config: Any) -> None:
+    def __setitem__(self, key, config) -> None:
         self.store[key] = config
         super().__setitem__(key, config)
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key, default=None):
         return dict.get(self, key) or self.store.get(key, default)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         return getattr(object.__getattribute__(self, "store"), name)
 
     # What a dict has of its own, which __getattr__ is not asked for.
@@ -222,24 +220,24 @@ class RestoringStore(Restoring):
     def __len__(self) -> int:
         return len(self.store)
 
-    def __iter__(self) -> Any:
+    def __iter__(self):
         return iter(self.store)
 
-    def keys(self) -> Any:
+    def keys(self):
         return self.store.keys()
 
-    def values(self) -> Any:
+    def values(self):
         return self.store.values()
 
-    def items(self) -> Any:
+    def items(self):
         return self.store.items()
 
 
-def _itself(store: Any) -> Any:
+def _itself(store):
     return store
 
 
-def cache_of(tuner: Any) -> Restoring | None:
+def cache_of(tuner) -> Restoring | None:
     """Our cache of an autotuner, below that of wavetune.demand."""
     cache = getattr(tuner, "cache", None)
     if not isinstance(cache, Restoring):
@@ -250,88 +248,85 @@ def cache_of(tuner: Any) -> Restoring | None:
 class Restorer:
     """`start` keeps a list of the files that the program needed (start.py)."""
 
-    def __init__(self, settings: Settings, choices: Choices, sender: Sender | None, start: Any):
+    def __init__(self, settings: Settings, choices: Choices, sender: Sender | None, start):
         self.settings, self.choices, self.sender, self.start = settings, choices, sender, start
-        self._missed: dict[tuple[str, Any], dict[str, Any]] = {}  # what is reported of each key
+        self._missed: dict[tuple[str, Any], Named] = {}  # what is reported of each key
 
-    def restore(self, cache: Restoring, key: Any) -> bool:
+    def restore(self, cache: Restoring, key) -> bool:
         """Whether there is a config for the key now."""
         if self.sender is not None:
             self.sender.counted()
         cache.latest.pop(threading.get_ident(), None)
-        texts, refused = keys.key_texts(key, cache.is_text), cache.refused.get(key, ())
-        own = cache.closure() if texts is not None else None
-        if own is None:
+        key_texts = keys.key_texts(key, cache.is_text)
+        closure = cache.closure() if key_texts is not None else None
+        if closure is None:
             counters.misses += 1
             return False
-        tuner = cache.tuner
-        if key in cache.own:
-            cache.misses[threading.get_ident()] = Miss(texts, "tune")
+        if key in cache.tuned:
+            cache.begin_miss(Miss(key_texts, "tune"))
             return False
+
+        tuner, configs = cache.tuner, cache.tuner.configs
         prunes = getattr(tuner, "early_config_prune", None) is not None or \
             tuner.prune_configs.__module__ not in MODULES
+        must_prune = prunes and not cache.is_late  # the config is chosen in _pruned()
         # triton_dejavu benchmarks what its prune_configs leaves
-        choice = self.choices.find(own, texts) if not (prunes and cache.is_text) else None
-        configs = tuner.configs
-        if prunes and isinstance(cache, RestoringStore):
+        choice = self.choices.find(closure, key_texts) if not (prunes and cache.is_text) else None
+        if prunes and cache.is_late:
             try:
-                prunes, configs = False, list(
-                    tuner.prune_configs(frames.running(tuner).get("kwargs")))
+                configs = list(tuner.prune_configs(frames.running(tuner).get("kwargs")))
             except Exception:  # the program's own call raises it
                 return False
-        config = self._fitting(cache, choice, configs) if not prunes else None
-        if config is not None and is_among(config, refused):
-            config = None
-        is_hit = config is not None or prunes and choice is not None
+        miss = Miss(key_texts, cache.on_miss or self.settings.on_miss, cache.refused.get(key, ()),
+                    key)
+        config = None
+        if choice is not None and not must_prune:
+            config = keys.fitting(configs, choice.config)
+            if config is None:
+                counters.unfit += 1
+                log(f"a choice for {_name(cache)} is not one config of the program: "
+                    f"{str(choice.config)[:200]}")
+            elif is_among(config, miss.refused):
+                config = None
+
+        is_hit = config is not None or must_prune and choice is not None
         if is_hit:
             counters.hits += 1
-            counters.saved_ms += choice.tuning_ms  # type: ignore[union-attr]
+            counters.saved_ms += choice.tuning_ms
+            miss.wanted = choice.config
         else:
-            counters.misses += not refused
-            if not refused and (own, texts) not in self._missed:
-                self._explain(cache, own, texts, choice)
-            config = self._on_miss(cache, own, texts, refused, prunes, configs)
-            is_late = isinstance(cache, RestoringStore)  # prune_configs was called already
-            if not prunes and captured is not None and (config is not None or is_late):
-                captured(tuner, texts or (), frames.running(tuner).get("kwargs"), configs, key)
-
-        if config is not None and not prunes:
+            if not miss.refused:
+                counters.misses += 1
+                self._explain(cache, closure, key_texts, choice)
+            config = self._by_policy(miss, tuner, closure, must_prune, configs)
+            if captured is not None and not must_prune and (config is not None or cache.is_late):
+                captured(tuner, key_texts, frames.running(tuner).get("kwargs"), configs, key)
+        if config is not None and not must_prune:
             cache.keep(key, config, is_hit)
             return True
-        miss = Miss(texts, cache.on_miss or self.settings.on_miss, refused,
-                    choice.config if is_hit else None, key)
         miss.chosen = config if not cache.is_text else None
-        miss.is_hit = is_hit
-        miss.is_pruned = isinstance(cache, RestoringStore)
-        cache.misses[threading.get_ident()] = miss
+        miss.is_hit, miss.is_pruned = is_hit, cache.is_late
+        cache.begin_miss(miss)
         return False
 
-    def _fitting(self, cache: Restoring, choice: Any, configs: Sequence[Any]) -> Any:
-        if choice is None:
-            return None
-        config = keys.fitting(configs, choice.config)
-        if config is None:
-            counters.unfit += 1
-            log(f"a choice for {_name(cache)} is not one config of the program: "
-                f"{str(choice.config)[:200]}")
-        return config
-
-    def _explain(self, cache: Restoring, own: str, texts: Any, choice: Any) -> None:
+    def _explain(self, cache: Restoring, closure: str, key_texts, choice) -> None:
         """Says once for each function and key why there is no config for it."""
-        why = self.choices.why(
-            own, texts) if choice is None else "its choice is not one config of the program"
-        item = self._missed[own, texts] = {
-            "function": own, "name": _name(cache), "key": list(texts), "why": why[:WHY_MAX]
+        if (closure, key_texts) in self._missed:
+            return
+        name, why = _name(cache), "its choice is not one config of the program"
+        if choice is None:
+            why = self.choices.why(closure, key_texts)
+        item = self._missed[closure, key_texts] = {
+            "function": closure, "name": name, "key": list(key_texts), "why": why[:WHY_MAX]
         }
         if self.sender is not None:
             self.sender.missed(item)
-        if len(self._missed) > SAID_MAX:
-            if len(self._missed) == SAID_MAX + 1:
-                log("further misses are not printed")
-            return
-        log(f"miss: {_name(cache)} [{', '.join(texts)}]: {why}{self._asks(own)}")
+        if len(self._missed) <= SAID_MAX:
+            log(f"miss: {name} [{', '.join(key_texts)}]: {why}{self._asks(closure)}")
+        elif len(self._missed) == SAID_MAX + 1:
+            log("further misses are not printed")
 
-    def _asks(self, own: str) -> str:
+    def _asks(self, closure: str) -> str:
         """The command that asks the server, where there is one."""
         settings = self.settings
         if settings.url is None:
@@ -339,27 +334,25 @@ class Restorer:
         options = "".join(f" --{name} {shlex.quote(value)}" for name in ("channel", "tag", "regime")
                           if (value := getattr(settings, name)) is not None)
         environment = json.dumps(stated(settings.environment()), separators=(",", ":"))
-        return f"; wavetune why {own}{options} --environment {shlex.quote(environment)}"
+        return f"; wavetune why {closure}{options} --environment {shlex.quote(environment)}"
 
-    def _on_miss(self, cache: Restoring, own: str, texts: Any, refused: Sequence[Any], prunes: bool,
-                 configs: Sequence[Any]) -> Any:
-        """The config that is used without tuning, by policy."""
-        policy, tuner = cache.on_miss or self.settings.on_miss, cache.tuner
-        if policy == "nearest":
-            for choice in self.choices.nearest(own, texts):
-                config = keys.fitting(configs, choice.config)
-                if config is not None and not is_among(config, refused):
+    def _by_policy(self, miss: Miss, tuner, closure: str, must_prune: bool, configs):
+        """The config that is used without tuning."""
+        if miss.policy == "nearest":
+            for choice in self.choices.nearest(closure, miss.key_texts):
+                config = _fitting(configs, choice.config, miss.refused)
+                if config is not None:
                     return config
-        if policy == "first" and not prunes and tuner.perf_model is None:
-            return _first(configs, refused)
+        if miss.policy == "first" and not must_prune and tuner.perf_model is None:
+            return _first(configs, miss.refused)
         return None  # else prune_configs says which is the first
 
-    def measured(self, cache: Restoring, miss: Miss, best: Any) -> None:
+    def measured(self, cache: Restoring, miss: Miss, best) -> None:
         """The program tuned a key: how long that took is reported with its miss."""
         if self.sender is None:
             return
         self.start.used(miss.needs.get(id(best), []))
-        item = self._missed.get((cache.closure(), miss.texts))
+        item = self._missed.get((cache.closure(), miss.key_texts))
         if item is not None:
             self.sender.tuned(item, miss.seconds * 1000)
 
@@ -370,30 +363,31 @@ class Restorer:
             self.sender.wire.after_fork()
 
 
-def is_among(config: Any, configs: Sequence[Any]) -> bool:
-    """Whether one of the configs is this one; a function that prunes may make new objects each
-    time."""
-    return any(
-        config is one or are_alike(getattr(config, "pre_hook", None), getattr(
-            one, "pre_hook", None)) and keys.members(config) == keys.members(one)
-        for one in configs)
+def is_among(config, configs: Sequence[Any]) -> bool:
+    """Whether one of the configs is this one, or equal: pruning may make new objects."""
+    return any(config is one or keys.members(config) == keys.members(one) and
+               are_alike(getattr(config, "pre_hook", None), getattr(one, "pre_hook", None))
+               for one in configs)
 
 
-def _first(configs: Sequence[Any], refused: Sequence[Any]) -> Any:
-    return next((config for config in configs if not refused or not is_among(config, refused)),
-                None)
+def _fitting(configs: Sequence[Any], wanted, refused: Sequence[Any]):
+    config = keys.fitting(configs, wanted)
+    return config if config is not None and not is_among(config, refused) else None
+
+
+def _first(configs: Sequence[Any], refused: Sequence[Any]):
+    return next((config for config in configs if not is_among(config, refused)), None)
 
 
 def _name(cache: Restoring) -> str:
     return getattr(getattr(jit_function(cache.tuner), "fn", None), "__qualname__", "?")[:NAME_MAX]
 
 
-_restorer: Restorer | None = None
+_restorer: Restorer  # that of start()
 # What records launches (capture.py), None without: called on a miss, in the program's thread, with
 # the autotuner, the key's texts, the keyword arguments of its run() or None, the configs that
 # pruning left, and the key. It raises nothing.
 captured: Callable[[Any, Sequence[str], Any, Sequence[Any], Any], None] | None = None
-_patched: list[tuple[Any, str, Any]] = []
 adopted: weakref.WeakSet[Any] = weakref.WeakSet()  # autotuners whose cache restores
 
 
@@ -404,87 +398,59 @@ def start(restorer: Restorer) -> None:
     when_there(MODULES, patch)
 
 
-def stop() -> None:
-    """For tests: autotuners that are made from now on are Triton's own."""
-    global _restorer
-    _restorer = None
-    while _patched:
-        holder, name, value = _patched.pop()
-        setattr(holder, name, value)
-
-
-def patch(module: Any) -> None:
-    """Wraps four functions of the module's Autotuner, once; leaves one that it does not know
-    alone."""
+def patch(module) -> None:
+    """Wraps four functions of the module's Autotuner, once, if it is one that we know."""
     try:
         tuners = module.Autotuner
         init, bench, _, _ = tuners.__init__, tuners._bench, tuners.prune_configs, tuners.run
-        if _is_ours(init):
+        if is_wrapped(init):
             return
     except AttributeError as error:
         log(f"{module.__name__} is not one that this wavetune knows "
             f"(python/wavetune/_runtime/restore.py, patch): {error}")
         return
 
-    @functools.wraps(init)  # torch looks at the signature
-    def __init__(tuner: Any, *args: Any, **kwargs: Any) -> None:
-        init(tuner, *args, **kwargs)
-        adopt(tuner)
-
     @functools.wraps(bench)
-    def _bench(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-        cache = cache_of(tuner)
-        miss = cache.misses.get(threading.get_ident()) if cache is not None else None
+    def _bench(tuner, *args, **kwargs):
+        cache, config = cache_of(tuner), kwargs.get("config")
+        miss = cache.miss() if cache is not None else None
         if miss is None:
             return bench(tuner, *args, **kwargs)
         if miss.chosen is not None and miss.is_pruned:
-            return [0.0] * 3 if kwargs.get("config") is miss.chosen else list(_INFINITE)
+            return [0.0 if config is miss.chosen else math.inf] * 3
         started = time.perf_counter()
-        start = _restorer.start if _restorer is not None else None
-        if start is not None:
-            start.set_apart(miss.needs.setdefault(id(kwargs.get("config")), []))
+        _restorer.start.set_provisional(miss.needs.setdefault(id(config), []))
         try:
             timing = bench(tuner, *args, **kwargs)
         finally:
-            if start is not None:
-                start.set_apart(None)
+            _restorer.start.set_provisional(None)
         miss.seconds += time.perf_counter() - started
         return timing
 
-    _wrap(tuners, "__init__", __init__)
-    _wrap(tuners, "_bench", _bench)
+    tuners.__init__ = around(init, "an autotuner", after=lambda _, tuner, *__, **___: adopt(tuner))
+    tuners._bench = _bench
     with quietly("finding autotuners"):
         _wrap_own(tuners)
         _adopt_existing(tuners)
         _adopt_running()
 
 
-def _is_ours(function: Any) -> bool:
-    return getattr(function, "is_of_wavetune", False)
-
-
-def _wrap(holder: Any, name: str, function: Any) -> None:
-    function.is_of_wavetune = True
-    _patched.append((holder, name, vars(holder)[name]))
-    setattr(holder, name, function)
-
-
-def _wrap_own(kind: Any) -> None:
-    """Wraps what a class of autotuners, or one that it derives from, has of its own in the place of
-    Triton's."""
+def _wrap_own(kind) -> None:
+    """Wraps what a class of autotuners, or a base of it, has in the place of Triton's."""
     for name, wrapped in (("prune_configs", _wrapped_prune), ("run", _wrapped_run)):
         holder = next(one for one in kind.__mro__ if name in vars(one))
         function = vars(holder)[name]
-        if isinstance(function, types.FunctionType) and not _is_ours(function):
-            _wrap(holder, name, wrapped(function))
+        if isinstance(function, types.FunctionType) and not is_wrapped(function):
+            setattr(holder, name, wrapped(function))
+            vars(holder)[name].is_of_wavetune = True
 
 
-def _wrapped_prune(prune: Any) -> Any:
+def _wrapped_prune(prune):
     @functools.wraps(prune)
-    def prune_configs(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+    def prune_configs(tuner, *args, **kwargs):
         found = prune(tuner, *args, **kwargs)
         if type(tuner).prune_configs is not prune_configs:
-            return found  # to a class that has a word in it
+            return found  # to a derived class, which may prune further
         if hasattr(found, "__next__"):
             found = list(found)  # which is read once
         with quietly("choosing"):
@@ -494,9 +460,9 @@ def _wrapped_prune(prune: Any) -> Any:
     return prune_configs
 
 
-def _wrapped_run(run: Any) -> Any:
+def _wrapped_run(run):
     @functools.wraps(run)
-    def watched(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+    def watched(tuner, *args, **kwargs):
         repeats = 0
         if cache_of(tuner) is None:
             adopt(tuner)  # its class has replaced the cache since it was made
@@ -511,7 +477,7 @@ def _wrapped_run(run: Any) -> Any:
     return watched
 
 
-def _launched(cache: Restoring, own: Any) -> tuple[Any, Any]:
+def _launched(cache: Restoring, own: Named) -> tuple[Any, Any]:
     """Key and config of a launch by a run() with these variables; of one that names them otherwise
     where the key is new."""
     if own.get("config") is not None or cache.looks:
@@ -520,16 +486,13 @@ def _launched(cache: Restoring, own: Any) -> tuple[Any, Any]:
     return key, cache.chosen.get(key, (None,))[0]
 
 
-def _may_repeat(tuner: Any, error: BaseException, repeats: int) -> bool:
-    """After a launch that failed: whether it is made again, without the config that was chosen for
-    it."""
+def _may_repeat(tuner, error: BaseException, repeats: int) -> bool:
+    """Whether a launch that failed is made again, without the config that was chosen for it."""
     with quietly("repeating a launch"):
         cache = cache_of(tuner)
         if cache is None:
             return False
-        miss = cache.misses.pop(threading.get_ident(), None)
-        if miss is not None and miss.keeps:
-            tuner.cache_results = True
+        cache.end_miss()
         key, config = _launched(cache, frames.failed(error))
         if config is None or not isinstance(error, Exception):
             return False
@@ -544,42 +507,46 @@ def _may_repeat(tuner: Any, error: BaseException, repeats: int) -> bool:
         refused = cache.refused.setdefault(key, [])
         refused.append(config)
         if not is_skipped or len(refused) >= len(tuner.configs):
-            cache.own.add(key)
+            cache.tuned.add(key)
         cache.forget(key)
         del cache.chosen[key]
-        counters.unfit += is_hit
-        counters.hits, counters.misses = counters.hits - is_hit, counters.misses + is_hit
+        if is_hit:
+            _count_unfit()
         log(f"a config of {_name(cache)} that was chosen does not run: {keys.members(config)}: "
             f"{text_of(error)}; "
-            f"{'the program tunes' if key in cache.own else 'the next one is tried'}")
+            f"{'the program tunes' if key in cache.tuned else 'the next one is tried'}")
         return True
     return False
 
 
-def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
+def _count_unfit() -> None:
+    """Of a choice that was counted as a hit."""
+    counters.hits -= 1
+    counters.misses += 1
+    counters.unfit += 1
+
+
+def _pruned(tuner, found, launch):
     cache = cache_of(tuner)
     if type(cache) is Settled:
         cache.__class__, cache.looks = Restoring, 0
         _look_late(tuner, frames.running(tuner))
-    miss = cache.misses.get(threading.get_ident()) if cache is not None else None
+    miss = cache.miss() if cache is not None else None
     if miss is None or miss.is_pruned or not found:
         return found  # a warm-up, which asks for all of them
     miss.is_pruned = True
     if miss.wanted is not None:
-        miss.chosen = keys.fitting(found, miss.wanted)
-        if miss.chosen is not None and is_among(miss.chosen, miss.refused):
-            miss.chosen = None
-    if miss.chosen is not None and not any(config is miss.chosen for config in found):
+        miss.chosen = _fitting(found, miss.wanted, miss.refused)
+    elif not any(config is miss.chosen for config in found):
         miss.chosen = None
     if miss.chosen is None and miss.is_hit:  # not for these arguments
         miss.is_hit = False
-        counters.hits, counters.misses, counters.unfit = \
-            counters.hits - 1, counters.misses + 1, counters.unfit + 1
+        _count_unfit()
         log(f"a choice for {_name(cache)} is not one config that the program considers for this "
             f"key: {str(miss.wanted)[:200]}")
-    if captured is not None and not (miss.is_hit and miss.chosen is not None):
-        captured(tuner, miss.texts, launch, found, miss.key)
-    if miss.chosen is None and miss.stated == "first":
+    if captured is not None and not miss.is_hit:
+        captured(tuner, miss.key_texts, launch, found, miss.key)
+    if miss.chosen is None and miss.policy == "first":
         miss.chosen = _first(found, miss.refused)
     if miss.chosen is None:
         return found
@@ -588,34 +555,31 @@ def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
     return [miss.chosen]
 
 
-def adopt(tuner: Any) -> Restoring | None:
+def adopt(tuner) -> None:
     """Gives the autotuner a cache that restores."""
     with quietly("an autotuner"):
+        cache = tuner.cache
         if cache_of(tuner) is not None:
-            return cache_of(tuner)
+            return
         kind = RestoringDejavu if type(tuner).__module__.startswith("triton_dejavu") else Restoring
-        if type(tuner.cache) is dict:
-            tuner.cache = kind(tuner, tuner.cache)
-        elif type(tuner.cache).__module__ == "wavetune.demand":
-            tuner.cache.inner = kind(tuner, {})
-        elif all(
-                hasattr(type(tuner.cache), name)
-                for name in ("__contains__", "__getitem__", "__setitem__")):
-            tuner.cache = RestoringStore(tuner, tuner.cache)
+        if type(cache) is dict:
+            tuner.cache = kind(tuner, cache)
+        elif type(cache).__module__ == "wavetune.demand":
+            cache.inner = kind(tuner, {})
+        elif all(hasattr(type(cache), name)
+                 for name in ("__contains__", "__getitem__", "__setitem__")):
+            tuner.cache = RestoringStore(tuner, cache)
         if cache_of(tuner) is not None:
             _wrap_own(type(tuner))
         adopted.add(tuner)
-        return cache_of(tuner)
-    return None
 
 
-def _adopt_existing(tuners: Any) -> None:
+def _adopt_existing(tuners) -> None:
     """Autotuners that were made before this module was imported."""
     import gc
-    classes, i = [tuners], 0
-    while i < len(classes):
-        classes.extend(found for found in classes[i].__subclasses__() if found not in classes)
-        i += 1
+    classes = [tuners]
+    for kind in classes:  # which grows
+        classes.extend(found for found in kind.__subclasses__() if found not in classes)
     for found in gc.get_referrers(*classes):  # an object refers to its class
         if type(found) in classes:
             adopt(found)
@@ -627,21 +591,24 @@ def _adopt_running() -> None:
     own = frames.running_of(MODULES[0])
     tuner = own.get("self")
     cache = cache_of(tuner)
-    if cache is not None and _look_late(tuner, own):
-        cache.misses[threading.get_ident()].is_pruned = True
-    elif cache is not None:
-        one = cache.misses.pop(threading.get_ident(), None)  # the first config's time is not known
-        if captured is not None and one is not None and own.get("pruned_configs"):
-            captured(tuner, one.texts, own.get("kwargs"), own["pruned_configs"], one.key)
+    if cache is None:
+        return
+    late = _look_late(tuner, own)
+    if late is not None:
+        late.is_pruned = True
+        return
+    miss = cache.end_miss()  # the first config's time is not known
+    if captured is not None and miss is not None and own.get("pruned_configs"):
+        captured(tuner, miss.key_texts, own.get("kwargs"), own["pruned_configs"], miss.key)
 
 
-def _look_late(tuner: Any, own: Mapping[str, Any]) -> bool:
+def _look_late(tuner, own: Named) -> Miss | None:
     """Looks for a choice for the key of an autotuner's run() with these variables, which has asked
-    already whether the key is there: it takes the best of the timings. Whether there is one."""
+    already whether the key is there: it takes the best of the timings."""
     cache, key = cache_of(tuner), own.get("key")
     if cache is None or not isinstance(key, tuple) or dict.__contains__(cache, key) or \
-            _restorer is None or not _restorer.restore(cache, key):
-        return False
-    miss = cache.misses[threading.get_ident()] = Miss(None, None)
+            not _restorer.restore(cache, key):
+        return None
+    miss = cache.begin_miss(Miss())
     miss.chosen, miss.is_hit = dict.pop(cache, key), True
-    return True
+    return miss

@@ -1,12 +1,12 @@
 """What is sent in the background: misses, counters, compiled code, and the attempt to reach a
 server that was away.
 
-One thread, started when there is something to send. What does not fit into the queue is dropped and
-counted. When the program ends, the thread gets 0.5 s for what is left, and none where the server
+One thread, which lives while there is something to send. What does not fit into the queue is
+dropped and counted. At the program's end it gets 0.5 s for what is left, and none where the server
 did not answer before.
 
-Misses and counters go soon after the program tuned a key, else every few minutes, and when it ends.
-A report without an answer may have arrived: it is not sent again, so that nothing is counted twice.
+Misses and counters go soon after the program tuned a key, else every few minutes. A report without
+an answer may have arrived: it is not sent again, so that nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import math
 import random
 import time
 from collections import deque
-from typing import Any, Callable
+from typing import Callable
 from urllib.parse import quote
 
+from .._canonical import Named
 from . import counters
 from .log import log
-from .wire import BODY_MAX, Answer, Wire
+from .wire import BODY_MAX, JSON, Answer, Wire
 from .worker import Next, Worker
 
 MISSES_MAX = 1000
@@ -41,7 +42,7 @@ def log_counters() -> None:
 class Sender:
     """`head`: what every report states of the program."""
 
-    def __init__(self, wire: Wire, head: Callable[[], dict[str, Any]]):
+    def __init__(self, wire: Wire, head: Callable[[], Named]):
         self.wire, self.head = wire, head
         wire.wake = self.probe
         self._worker = Worker("sender", self._next)
@@ -52,22 +53,21 @@ class Sender:
         """In the child: the parent sends what it queued."""
         self._worker.after_fork()
         self._condition = self._worker.condition
-        self._misses: list[dict[str, Any]] = []
+        self._misses: list[Named] = []
         self._files: deque[tuple[str, bytes]] = deque()
-        self._file_bytes = 0
         self._is_probing = False
         self._may_send_counters = self._may_send_misses = self._may_send_files = True
         self._report_at = math.inf  # when misses and counters are to be sent, at the latest
 
     # In the program's threads.
 
-    def missed(self, item: dict[str, Any]) -> None:
+    def missed(self, item: Named) -> None:
         """Is sent with the next report."""
         with self._condition:
             if self._may_send_misses and len(self._misses) < MISSES_MAX:
                 self._misses.append(item)
 
-    def tuned(self, item: dict[str, Any], ms: float) -> None:
+    def tuned(self, item: Named, ms: float) -> None:
         """The program tuned what it missed."""
         with self._condition:
             if any(item is one for one in self._misses):
@@ -86,13 +86,12 @@ class Sender:
 
     def file(self, path: str, body: bytes) -> None:
         with self._condition:
+            waiting = sum(len(other) for _, other in self._files)
             if not self._may_send_files or len(body) > BODY_MAX or \
-                    len(self._files) >= FILES_MAX or \
-                    self._file_bytes + len(body) > FILES_BYTES_MAX:
+                    len(self._files) >= FILES_MAX or waiting + len(body) > FILES_BYTES_MAX:
                 counters.dropped += 1
                 return
             self._files.append((path, body))
-            self._file_bytes += len(body)
             self._worker.wake()
 
     def probe(self) -> None:
@@ -113,12 +112,13 @@ class Sender:
     def _next(self) -> Next:
         is_ended = self._worker.is_ended
         due = 0.0 if is_ended and self._has_report() else self._report_at
-        if not (self._files or
-                self._is_probing) and due == math.inf or is_ended and self.wire.is_open():
+        if self._files or self._is_probing:
+            due = 0.0
+        if due == math.inf or is_ended and self.wire.is_open():
             return None
         if not self.wire.may_try():
             return 5.0
-        wait_s = 0.0 if self._files or self._is_probing else due - time.monotonic()
+        wait_s = due - time.monotonic()
         return wait_s if wait_s > 0 else self._send
 
     def _send(self) -> None:
@@ -137,7 +137,6 @@ class Sender:
     def _send_file(self) -> None:
         with self._condition:
             path, body = self._files.popleft()
-            self._file_bytes -= len(body)
         answer = self.wire.request("PUT", path, body, {"Content-Type": "application/octet-stream"},
                                    background=True)
         if answer is not None and answer.status < 300:
@@ -147,7 +146,7 @@ class Sender:
         if answer is not None and answer.status == 403:
             with self._condition:
                 counters.dropped += len(self._files)
-                self._may_send_files, self._file_bytes = False, 0
+                self._may_send_files = False
                 self._files.clear()
 
     def _send_misses(self) -> None:
@@ -179,13 +178,11 @@ class Sender:
             elif answer is not None and answer.status in (403, 404):
                 self._may_send_counters = False
 
-    def _post(self, path: str, report: dict[str, Any]) -> Answer | None:
+    def _post(self, path: str, report: Named) -> Answer | None:
         body = json.dumps(report, separators=(",", ":")).encode()
-        answer = self.wire.request("POST", path, body, {"Content-Type": "application/json"},
-                                   background=True)
+        answer = self.wire.request("POST", path, body, JSON, background=True)
         if answer is not None and answer.status >= 300 and answer.status != 429:
-            log(f"POST {path}: status {answer.status}: "
-                f"{answer.body[:200].decode('utf-8', 'replace')}")
+            answer.log(f"POST {path}")
         return answer
 
     def _report_later(self) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
 import re
 import sys
-from typing import Any, Mapping, MutableMapping
+from typing import Mapping, MutableMapping, Sequence
 
+from .._canonical import Named, digest_bytes
+from .environment import find, triton_version
 from .log import log
 
 ON_MISS = ("tune", "first", "nearest")
@@ -26,37 +27,47 @@ class Settings:
         def get(name: str) -> str | None:
             return variables.get("WAVETUNE_" + name) or None
 
+        def digest(name: str) -> str | None:
+            text = get(name)
+            if text is not None and not _DIGEST.fullmatch(text):
+                log(f"WAVETUNE_{name}={text[:80]} is no digest (sha256: and 64 hex digits)")
+                return None
+            return text
+
+        def word(name: str, words: Sequence[str], default: str) -> str:
+            text = get(name) or default
+            if text not in words:
+                log(f"WAVETUNE_{name}={text[:40]} is not one of {', '.join(words)}: {default} is "
+                    "used")
+                return default
+            return text
+
         self.url = (get("URL") or "").rstrip("/") or None
-        self.cache, self.identity_path = get(
-            "CACHE"), get("IDENTITY") or "/etc/wavetune/identity.json"
+        self.cache = get("CACHE")
+        self.identity_path = get("IDENTITY") or "/etc/wavetune/identity.json"
         self.token = token
         self.ca_file = get("CA_FILE")
         self.insecure = get("INSECURE_HTTP") in ("1", "true")
         self.tag, self.channel, self.regime = get("TAG"), get("CHANNEL"), get("REGIME")
-        self.release = _digest(get("RELEASE"), "WAVETUNE_RELEASE")
+        self.release = digest("RELEASE")
         self.is_pinned = get("RELEASE") is not None  # to nothing, where it is no digest
-        self.stated_image = _digest(get("IMAGE"), "WAVETUNE_IMAGE")
-        self.on_miss = get("ON_MISS") or "tune"
-        if self.on_miss not in ON_MISS:
-            log(f"WAVETUNE_ON_MISS={self.on_miss[:40]} is not one of {', '.join(ON_MISS)}: tune is "
-                f"used")
-            self.on_miss = "tune"
-        self.capture, self.capture_to = get("CAPTURE") or "shapes", get("CAPTURE_TO")
-        if self.capture not in CAPTURE:
-            log(f"WAVETUNE_CAPTURE={self.capture[:40]} is not one of {', '.join(CAPTURE)}: shapes "
-                f"is used")
-            self.capture = "shapes"
-        named = variables.get("WAVETUNE_CAPTURE_FUNCTIONS") or ""
-        self.capture_functions = [name.strip() for name in named.split(",") if name.strip()]
+        self.stated_image = digest("IMAGE")
+        self.on_miss = word("ON_MISS", ON_MISS, "tune")
+        self.capture, self.capture_to = word("CAPTURE", CAPTURE, "shapes"), get("CAPTURE_TO")
+        names = (get("CAPTURE_FUNCTIONS") or "").split(",")
+        self.capture_functions = [name.strip() for name in names if name.strip()]
         self.trusted_keys = [path for path in (get("TRUSTED_KEYS") or "").split(":") if path]
         self.shared_code = get("SHARED_CODE") in ("1", "true")
         self.is_ahead = get("AHEAD") not in ("0", "false")
-        self.budget_s = _number(get("BUDGET_MS"), 2000.0) / 1000
+        try:
+            self.budget_s = max(0.0, min(float(get("BUDGET_MS") or 2000), 3.6e6)) / 1000
+        except ValueError:
+            self.budget_s = 2.0
         self._stated_environment = get("ENVIRONMENT")
-        self._identity: dict[str, Any] | None = None
-        self._environment: dict[str, Any] | None = None
+        self._identity: Named | None = None
+        self._environment: Named | None = None
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Named:
         """What the image recorded of itself; {} where there is nothing."""
         if self._identity is None:
             self._identity = {}
@@ -68,9 +79,8 @@ class Settings:
                 pass
         return self._identity
 
-    def environment(self) -> dict[str, Any]:
-        """The environment whose choices are asked for: as stated, else found in this process
-        (environment.py)."""
+    def environment(self) -> Named:
+        """The environment whose choices are asked for: as stated, else that of this process."""
         if self._environment is None:
             stated = None
             if self._stated_environment is not None:
@@ -79,37 +89,18 @@ class Settings:
                 except ValueError:
                     log("WAVETUNE_ENVIRONMENT is no JSON: the environment is found out")
             if not isinstance(stated, dict):
-                from .environment import find
                 stated = find(self.identity())
             self._environment = stated
         return self._environment
 
     def image(self) -> str:
-        """The digest that names what compiled code depends on beside Triton's own key: as stated,
-        else of this Python."""
+        """What compiled code depends on beside Triton's key, as a digest: stated, else found."""
         if self.stated_image is None:
-            triton = getattr(sys.modules.get("triton"), "__version__", None)
-            facts = {
-                "machine": platform.machine(), "python": sys.implementation.cache_tag,
-                "triton": triton
-            }
+            facts = {"machine": platform.machine(), "python": sys.implementation.cache_tag,
+                     "triton": triton_version()}
             text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
-            self.stated_image = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+            self.stated_image = digest_bytes(text.encode())
         return self.stated_image
-
-
-def _digest(text: str | None, name: str) -> str | None:
-    if text is not None and not _DIGEST.fullmatch(text):
-        log(f"{name}={text[:80]} is no digest (sha256: and 64 hex digits)")
-        return None
-    return text
-
-
-def _number(text: str | None, default: float) -> float:
-    try:
-        return max(0.0, min(float(text), 3.6e6)) if text is not None else default
-    except ValueError:
-        return default
 
 
 _token: str | None = None
@@ -141,8 +132,7 @@ _settings: Settings | None = None
 
 
 def settings() -> Settings | None:
-    """Those of this process; None without $WAVETUNE_URL, $WAVETUNE_CACHE and
-    $WAVETUNE_CAPTURE_TO."""
+    """Those of this process; None where no variable asks for it (entry.py)."""
     global _settings
     if _settings is None:
         from ..entry import is_on

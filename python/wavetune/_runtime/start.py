@@ -1,17 +1,14 @@
-"""What a program needs at its start, asked for before it asks for it: in a namespace that the
-operator opened.
+"""Prefetches what a program needs at its start, in a namespace that the operator opened.
 
 A program that has been started writes a list into the namespace: the files and groups of Triton's
 cache that it used and the launchers and kernels that it compiled, in this order, without those of
-configs that lost. The next program gets the list while it imports its modules, and fetches and
-compiles all of it in the background: with WAVETUNE_SHARED_CODE=1 the files, otherwise the kernels
-(ahead.py). Lists are found by the command line and the GPUs; where that has none, by the first
-folder that the program asks for. What a list says is a hint: a program that needs something else
-asks for it as ever, and what it fetched in vain is dropped.
+configs that lost. The next program gets the list while it imports its modules, and prepares all of
+it in the background: with WAVETUNE_SHARED_CODE=1 it fetches the files, otherwise it compiles the
+kernels (ahead.py). Lists are found by the command line and the GPUs; where that has none, by the
+first folder that the program requests. A list is a hint: what no request needed is dropped.
 
 {"files": [[FOLDER, NAME, IS_GROUP], …], "kernels": ["{…}", …],
-"launchers": [{"backend", "types", "warp_size"}, …],
-"version": 1}
+"launchers": [{"backend", "types", "warp_size"}, …], "version": 1}
 
 Threads: one that gets the list and later sends the own one, and FETCHERS.
 """
@@ -19,8 +16,6 @@ Threads: one that gets the list and later sends the own one, and FETCHERS.
 from __future__ import annotations
 
 import atexit
-import base64
-import glob
 import hashlib
 import json
 import os
@@ -30,11 +25,12 @@ import threading
 import time
 from typing import Any
 
-from . import ahead, counters
-from .code import Bad, check_name, code_path
+from . import ahead, counters, environment
+from .code import check_name, code_path, folder_name
 from .launchers import LAUNCHERS_MAX, Launcher, cache_root, parse
 from .log import log, quietly, text_of
-from .worker import Jobs, Next, Worker
+from .wire import Answer, Bad
+from .worker import Early, Next, Worker
 
 NAME = "start.json"
 VERSION = 1
@@ -48,41 +44,32 @@ _FOLDER = re.compile(r"[A-Z2-7]{52}")
 Need = tuple  # folder, name, is_group
 
 
-class _Fetch:
-    def __init__(self, path: str):
-        self.path = path
-        self.done = threading.Event()
-        self.answer: Any = None
-
-
 def read_list(body: bytes) -> tuple[list[Need], list[Launcher], list[str]]:
-    """The needs, launchers and kernels of a list. Raises ValueError, Bad or KeyError where it is
-    garbled."""
+    """Needs, launchers and kernels. Raises ValueError, Bad or KeyError where it is garbled."""
     try:
         found = json.loads(body)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if not isinstance(found, dict) or found.get("version") != VERSION or \
-            not isinstance(found["files"], list) or \
-            not isinstance(found["launchers"], list) or \
-            not isinstance(found.get("kernels", []), list):
+    if not isinstance(found, dict) or found.get("version") != VERSION:
+        raise ValueError("it is no list of this version")
+    files, launchers, kernels = found["files"], found["launchers"], found.get("kernels", [])
+    if not all(isinstance(part, list) for part in (files, launchers, kernels)):
         raise ValueError("it is no list of this version")
     needs = []
-    for one in found["files"][:FILES_MAX]:
+    for one in files[:FILES_MAX]:
         if not isinstance(one, list) or len(one) != 3 or not isinstance(one[0], str) or \
-                not _FOLDER.fullmatch(one[0]) or \
-                type(one[2]) is not bool or not check_name(one[1]).endswith(".json"):
+                not _FOLDER.fullmatch(one[0]) or type(one[2]) is not bool or \
+                not check_name(one[1]).endswith(".json"):
             raise ValueError("a file of it has no folder, name or kind")
         needs.append(tuple(one))
-    kernels = found.get("kernels", [])[:ahead.KERNELS_MAX]
-    for text in kernels:
+    for text in kernels[:ahead.KERNELS_MAX]:
         ahead.check(text)
-    return needs, [parse(one) for one in found["launchers"][:LAUNCHERS_MAX]], kernels
+    return needs, list(map(parse, launchers[:LAUNCHERS_MAX])), kernels[:ahead.KERNELS_MAX]
 
 
-def write_list(needs: Any, launchers: Any, kernels: Any) -> bytes:
+def write_list(needs, launchers, kernels) -> bytes:
     found = {
-        "files": [list(one) for one in needs], "kernels": list(kernels),
+        "files": list(needs), "kernels": list(kernels),
         "launchers": [one.json() for one in launchers], "version": VERSION
     }
     return json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
@@ -90,32 +77,22 @@ def write_list(needs: Any, launchers: Any, kernels: Any) -> bytes:
 
 def folder_of(*texts: str) -> str:
     """A name like that of a folder of Triton's cache."""
-    digest = hashlib.sha256(
-        "\0".join(("wavetune start", *texts)).encode("utf-8", "surrogatepass")
-    ).digest()
-    return base64.b32encode(digest).decode().rstrip("=")
+    text = "\0".join(("wavetune start", *texts))
+    return folder_name(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 
 def _gpus() -> str:
-    """The models of the node's GPUs, without starting a GPU runtime."""
-    found: set[str] = set()
-    for pattern, name in (("/proc/driver/nvidia/gpus/*/information", "Model"),
-                          ("/sys/class/kfd/kfd/topology/nodes/*/properties", "gfx_target_version")):
-        for path in glob.glob(pattern)[:64]:
-            try:
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    found.update(line.strip() for line in file.read(65536).splitlines()
-                                 if line.startswith(name))
-            except OSError:
-                pass
-    return "\n".join(sorted(found))
+    """The models of the node's GPUs."""
+    return "\n".join(sorted({line.strip() for _, text in environment.gpu_texts()
+                             for line in text.splitlines()
+                             if line.startswith(("Model", "gfx_target_version"))}))
 
 
 class Start:
-    def __init__(self, program: Any):
+    def __init__(self, program):
         self.program = program
         self._worker = Worker("start", self._next)
-        self._fetchers = Jobs("fetch", self._fetch_one, lambda: FETCHERS)
+        self._fetchers = Early("fetch", self._fetch_one, lambda: FETCHERS)  # by path
         self.after_fork()
         atexit.register(self._end)
 
@@ -129,11 +106,9 @@ class Start:
         self._kernels: dict[str, None] = {}
         self._listed_needs: list[Need] = []
         self._listed: set[Any] = set()
-        self._fetches: dict[str, _Fetch] = {}
-        self._bytes = 0
         self._last_s = 0.0
         self._is_begun = self._is_looked_up = self._is_sent = False
-        # a first folder is waited for, whose list is asked for
+        # a first folder is waited for, whose list is requested
         self._first_until: float | None = None
         self._command: str | None = None
 
@@ -147,25 +122,22 @@ class Start:
 
     def need(self, folder: str, name: str, is_group: bool) -> None:
         """The program looks up a file or a group of Triton's cache."""
-        one = (folder, name, is_group)
-        apart = getattr(self.here, "needs", None)
-        if apart is not None:
-            apart.append(one)
-        elif one not in self._needs:
-            self._add([one])
+        self._needed((folder, name, is_group), self._needs)
         self._last_s = time.monotonic()
 
     def compiled(self, kernel: str) -> None:
         """The program compiles a kernel, or finds it in its folder."""
-        apart = getattr(self.here, "needs", None)
-        if apart is not None:
-            apart.append(kernel)
-        elif kernel not in self._kernels:
-            self._add([kernel])
+        self._needed(kernel, self._kernels)
 
-    def set_apart(self, needs: list[Any] | None) -> None:
-        """What this thread needs from now on is needed by a config that may lose; None: no
-        longer."""
+    def _needed(self, one, known) -> None:
+        provisional = getattr(self.here, "needs", None)
+        if provisional is not None:
+            provisional.append(one)
+        elif one not in known:
+            self._add([one])
+
+    def set_provisional(self, needs: list[Any] | None) -> None:
+        """What this thread needs from now on is of a config that may lose; None: no longer."""
         self.here.needs = needs
 
     def used(self, needs: list[Any]) -> None:
@@ -173,16 +145,15 @@ class Start:
         self._add([one for one in needs if one not in self._needs and one not in self._kernels])
 
     def _add(self, needs: list[Any]) -> None:
-        if not self._is_begun:
-            self.begin()
+        self.begin()
         with self._lock:
             self._last_s = time.monotonic()  # before there is a need: the thread looks at both
             for one in needs:
                 if isinstance(one, str):
                     if len(self._kernels) < ahead.KERNELS_MAX:
                         self._kernels[one] = None
-                elif len(self._needs) < FILES_MAX and _FOLDER.fullmatch(
-                        one[0]) and one[1].endswith(".json"):
+                elif len(self._needs) < FILES_MAX and _FOLDER.fullmatch(one[0]) and \
+                        one[1].endswith(".json"):
                     self._needs[one] = None
         self.noticed()
 
@@ -191,21 +162,14 @@ class Start:
         if self._is_begun:
             self._worker.wake()
 
-    def take(self, path: str) -> tuple[bool, Any]:
-        """Whether the path was asked for before, and the answer; waits for one that is on its
-        way."""
-        with self._lock:
-            fetch = self._fetches.pop(path, None)
-        if fetch is None or self._fetchers.take(fetch):
-            return False, None
-        if not fetch.done.is_set():
-            started, wire = time.monotonic(), self.program.wire
-            fetch.done.wait(max(0.0, wire.budget_left_s()))
-            wire.waited(time.monotonic() - started)
-        with self._lock:
-            if fetch.answer is not None:
-                self._bytes -= len(fetch.answer.body)
-        return fetch.answer is not None, fetch.answer
+    def take(self, path: str) -> Answer | None:
+        """The answer for a path that was requested before; waits for one that is on its way."""
+        if path not in self._fetchers.named:
+            return None
+        started, wire = time.monotonic(), self.program.wire
+        answer = self._fetchers.result(path, max(0.0, wire.budget_left_s()))
+        wire.waited(time.monotonic() - started)
+        return answer
 
     # In the thread.
 
@@ -235,13 +199,14 @@ class Start:
 
     def _get(self, folder: str) -> bool:
         """Whether there is a list; begins with what it has."""
-        if not self.program.shares_starts():
+        program = self.program
+        if not program.shares_starts():
             return False
-        answer = self.program.wire.request("GET", code_path(self.program, folder, NAME),
-                                           limit=LIST_MAX, ahead=True)
+        answer = program.wire.request("GET", code_path(program, folder, NAME), limit=LIST_MAX,
+                                      is_waited_for=False)
+        if answer is not None and answer.status == 403:
+            program.is_code_refused = True
         if answer is None or answer.status != 200:
-            if answer is not None and answer.status == 403:
-                self.program.is_code_refused = True
             return False
         try:
             needs, launchers, kernels = read_list(answer.body)
@@ -252,42 +217,35 @@ class Start:
         log(f"a start like this one needed {len(needs)} files, {len(kernels)} kernels and "
             f"{len(launchers)} launchers")
         self._listed = {*needs, *launchers, *kernels}
-        self.program.launchers.prepare(launchers)
-        if self.program.gives_code():
+        program.launchers.prepare(launchers)
+        if program.gives_code():
             self._fetch(needs)
         else:
             self._listed_needs = needs
-            self.program.ahead.prepare(kernels)
+            program.ahead.prepare(kernels)
         return True
 
     def _fetch(self, needs: list[Need]) -> None:
         root, choices = cache_root(), self.program.choices
-        stated = {
-            folder: choices.code(folder, ahead=True) for folder, _, is_group in needs if is_group
-        }
-        releases = {folder: found.release for folder, found in stated.items() if found is not None}
+        stated = {folder: choices.code(folder, is_waited_for=False)
+                  for folder, _, is_group in needs if is_group}
         self._fetchers.until = time.monotonic() + self.program.settings.budget_s
-        with self._lock:
-            for folder, name, is_group in needs:
-                path = os.path.join(root, folder, f"__grp__{name}" if is_group else name)
-                if (folder, name, is_group) in self._needs or os.path.exists(path):
-                    continue
-                fetch = _Fetch(
-                    code_path(self.program, folder, *(["group"] if is_group else []), name,
-                              release=releases.get(folder) if is_group else None))
-                self._fetches[fetch.path] = fetch
-                self._fetchers.add(fetch)
+        for need in needs:
+            folder, name, is_group = need
+            local = os.path.join(root, folder, f"__grp__{name}" if is_group else name)
+            if need not in self._needs and not os.path.exists(local):
+                found = stated.get(folder) if is_group else None
+                path = code_path(self.program, folder, *(["group"] if is_group else []), name,
+                                 release=found.release if found is not None else None)
+                self._fetchers.begin(path, path)
 
-    def _fetch_one(self, fetch: _Fetch) -> None:
-        try:
-            if self._bytes < BYTES_MAX and self.program.gives_code(
-            ) and not self.program.wire.is_open():
-                fetch.answer = self.program.wire.request("GET", fetch.path, ahead=True)
-            if fetch.answer is not None:
-                with self._lock:
-                    self._bytes += len(fetch.answer.body)
-        finally:
-            fetch.done.set()
+    def _fetch_one(self, path: str) -> Answer | None:
+        waiting = [job.result.body for job in list(self._fetchers.named.values())
+                   if job.result is not None]
+        if sum(map(len, waiting)) >= BYTES_MAX or not self.program.gives_code() or \
+                self.program.wire.is_open():
+            return None
+        return self.program.wire.request("GET", path, is_waited_for=False)
 
     # The own list.
 
@@ -304,16 +262,15 @@ class Start:
             if self._is_sent or not (self._needs or self._kernels):
                 return
             self._is_sent = True
-            self._fetches.clear()
+            self._fetchers.named.clear()
             # What takes no code knows no files, and keeps those of the list.
-            needs, kernels = list(
-                self._needs) if self.program.gives_code() else self._listed_needs, list(
-                    self._kernels)
+            needs = list(self._needs) if self.program.gives_code() else self._listed_needs
+            kernels = list(self._kernels)
         launchers = list(self.program.launchers.made)
         own = {*needs, *launchers, *kernels}
-        strange = len(own ^ self._listed)
-        if not self.program.shares_starts() or self.program.sender is None or 4 * strange <= len(
-                own):
+        n_unexpected = len(own ^ self._listed)
+        if not self.program.shares_starts() or self.program.sender is None or \
+                4 * n_unexpected <= len(own):
             return
         body = write_list(needs, launchers, kernels)
         if len(body) > LIST_MAX:

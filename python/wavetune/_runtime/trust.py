@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import base64
 import calendar
-import hashlib
 import time
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
-from .._canonical import canonical
+from .._canonical import Named, canonical, digest_bytes
 from .log import log
 from .settings import IMPLIED_REGIME
 
@@ -32,16 +31,16 @@ def read_keys(paths: Sequence[str]) -> dict[str, bytes]:
             with open(path, encoding="ascii") as file:
                 lines = file.read(10000).split("-----")
             der = base64.b64decode("".join(lines[2].split()), validate=True)
-            if lines[1] != "BEGIN PUBLIC KEY" or not der.startswith(_DER_OF_ED25519) or len(
-                    der) != 44:
+            if lines[1] != "BEGIN PUBLIC KEY" or not der.startswith(_DER_OF_ED25519) or \
+                    len(der) != 44:
                 raise ValueError("it is no Ed25519 public key in PEM")
-            keys["sha256:" + hashlib.sha256(der[12:]).hexdigest()] = der[12:]
+            keys[digest_bytes(der[12:])] = der[12:]
         except (OSError, ValueError, IndexError) as error:
             log(f"the trusted key {path} cannot be read: {error}")
     return keys
 
 
-def signed_bytes(entry: Mapping[str, Any]) -> bytes:
+def signed_bytes(entry: Named) -> bytes:
     members = {name: entry[name] for name in _SIGNED if name in entry}
     if members.get("regime") == IMPLIED_REGIME:
         del members["regime"]
@@ -52,44 +51,39 @@ def choices_bytes(release: str, digest: str) -> bytes:
     return b"wavetune choices 1\n" + canonical({"choices": digest, "release": release}).encode()
 
 
-def _is_signed(message: bytes, signatures: Any, keys: Mapping[str, bytes]) -> bool:
+def _is_signed(message: bytes, signatures, keys: Mapping[str, bytes]) -> bool:
     from .ed25519 import verify
     for one in (signatures or [])[:_SIGNATURES_MAX]:
         key = keys.get(one["key"])
-        if key is not None and verify(
-            key, message, base64.b64decode(one["signature"], validate=True)
-        ):
+        if key is not None and \
+                verify(key, message, base64.b64decode(one["signature"], validate=True)):
             return True
     return False
 
 
-def vouches(stated: Any, release: Any, document: bytes, keys: Mapping[str, bytes]) -> bool:
-    """Whether a trusted key signed these bytes as the choices of the release. `stated`: {"digest",
-    "signatures"}."""
+def vouches(stated, release, document: bytes, keys: Mapping[str, bytes]) -> bool:
+    """Whether a trusted key signed a release's choices; `stated`: {"digest", "signatures"}."""
     try:
-        digest = "sha256:" + hashlib.sha256(document).hexdigest()
+        digest = digest_bytes(document)
         return stated["digest"] == digest and isinstance(release, str) and \
             _is_signed(choices_bytes(release, digest), stated["signatures"], keys)
     except (KeyError, TypeError, ValueError):
         return False
 
 
-def refusal(entry: Mapping[str, Any], keys: Mapping[str, bytes], wanted: Mapping[str, Any],
+def refusal(entry: Named, keys: Mapping[str, bytes], wanted: Named,
             now_s: float | None = None) -> str | None:
-    """Why the entry is not taken; None: a trusted key signed it, it has not expired, and it is what
-    was asked for.
-
-    `wanted`: channel, tag, regime, and the environment, of which the GPU must be the same.
-    """
+    """Why a channel's entry is not taken. `wanted`: channel, tag, regime, and the environment, of
+    which the GPU must be the same."""
     try:
         if not _is_signed(signed_bytes(entry), entry["signatures"], keys):
             return "no trusted key signed the channel's entry"
-        expires = entry.get("expires")
+        expires, now_s = entry.get("expires"), time.time() if now_s is None else now_s
         if expires is not None and \
-                calendar.timegm(time.strptime(expires, "%Y-%m-%dT%H:%M:%SZ")) <= \
-                (time.time() if now_s is None else now_s):
+                calendar.timegm(time.strptime(expires, "%Y-%m-%dT%H:%M:%SZ")) <= now_s:
             return f"the channel's entry expired at {expires}"
-        for name, default in (("channel", "stable"), ("tag", "default"), ("regime", IMPLIED_REGIME)):
+        implied = {"channel": "stable", "tag": "default", "regime": IMPLIED_REGIME}
+        for name, default in implied.items():
             if entry.get(name, default) != (wanted.get(name) or default):
                 return f"the entry is for another {name} than was asked for"
         environment, own = entry["environment"], wanted["environment"]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import Any
 
 TORCH_NAMES = {
     "int1": "bool", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64",
@@ -25,20 +24,20 @@ TRITON_NAMES = {torch: triton for triton, torch in TORCH_NAMES.items()}
 TEXT_MAX = 65536
 
 
-def is_triton(value: Any, name: str) -> bool:
+def is_triton(value, name: str) -> bool:
     """Whether the value is an instance of Triton's class of that name."""
     kind = type(value)
     return kind.__name__ == name and str(getattr(kind, "__module__", "")).startswith("triton.")
 
 
-def dtype_name(dtype: Any) -> str:
+def dtype_name(dtype) -> str:
     """torch's name of a type of torch or of Triton: "bfloat16"."""
     text = str(dtype)
     text = text[len("torch."):] if text.startswith("torch.") else text
     return TORCH_NAMES.get(text, text)
 
 
-def is_torch_dtype(value: Any) -> bool:
+def is_torch_dtype(value) -> bool:
     return type(value).__name__ == "dtype" and type(value).__module__ == "torch"
 
 
@@ -51,24 +50,23 @@ class TorchDtype:
     def __repr__(self) -> str:
         return f"torch.{self.name}"
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other) -> bool:
         return isinstance(other, TorchDtype) and other.name == self.name
 
     def __hash__(self) -> int:
         return hash(self.name)
 
 
-def _member(path: str, value: Any) -> Any:
-    """A member of an enumeration that prints and compares as it; of texts or numbers, also as
-    these."""
+def _member(path: str, value):
+    """A member of an enumeration that prints and compares as it, also as its text or number."""
     own, _, name = path.rpartition(".")
     if not own.isidentifier() or not name.isidentifier() or name.startswith("_"):
         raise ValueError(f"{path[:100]} is no member of an enumeration")
     kind = type(value) if type(value) in (str, int, float) else None
-    return enum.Enum(own, {name: value}, type=kind)[name]  # type: ignore[operator, call-overload]
+    return enum.Enum(own, {name: value}, type=kind)[name]
 
 
-def encode(value: Any) -> Any:
+def encode(value):
     """The value as JSON; ValueError with what it is, where it has no such form."""
     if is_triton(value, "constexpr"):
         return {"constexpr": encode(value.value)}
@@ -88,15 +86,15 @@ def encode(value: Any) -> Any:
     if isinstance(value, str) and len(value) <= TEXT_MAX:
         try:
             value.encode()
-            return str(value)
         except UnicodeError:
             raise ValueError("a string that is no text") from None
+        return str(value)
     if type(value) in (tuple, list):
         return {"tuple": [encode(part) for part in value]}
     raise ValueError(f"a {type(value).__module__}.{type(value).__qualname__}")
 
 
-def decode(value: Any) -> Any:
+def decode(value):
     """What `encode` wrote; ValueError where it is none of its forms."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value

@@ -1,19 +1,20 @@
 """HTTP to the server: Transport, and Wire above it for a program that must not notice it.
 
-With Wire a request takes 0.5 s at most to the answer's headers: resolving the name, connecting, TLS
-and a server that sends a byte at a time included. The body must then arrive at 256 KiB/s or faster,
-and what a program waits for bodies has a budget ($WAVETUNE_BUDGET_MS a minute). Whatever goes
-wrong, the answer is None, and for 30 s, then for twice as long up to 15 minutes, no request is
-made: a breaker. It is closed by a background thread that reaches the server (sender.py), so that a
-program waits for an absent server once, not every 30 s.
+With Wire a request takes 0.5 s at most to the answer's headers: name, connection, TLS and a server
+that sends a byte at a time included. The body must then arrive at 256 KiB/s or faster, and what a
+program waits for bodies has a budget ($WAVETUNE_BUDGET_MS a minute). Whatever goes wrong, the
+answer is None, and for 30 s, then for twice as long up to 15 minutes, no request is made: a
+breaker. A background thread that reaches the server closes it (sender.py), so that a program waits
+for an absent server once, not every 30 s.
 
-Each thread keeps a connection. After a fork the child makes its own.
+Each thread keeps a connection.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import socket
 import threading
@@ -32,7 +33,14 @@ BYTES_PER_S = 256 * 1024
 BODY_MAX = 16 * 1024 * 1024
 BREAK_S, BREAK_MAX_S = 30.0, 900.0
 ADDRESSES_S = 60.0
+JSON = {"Content-Type": "application/json"}
+# What reading a document raises that is not as it should be.
+GARBLED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _CHUNK = 65536
+
+
+class Bad(Exception):
+    """What the server sent is not what it should be; the text says why."""
 
 
 class Answer(NamedTuple):
@@ -40,11 +48,17 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]  # names in lower case
     body: bytes
 
+    def text(self) -> str:
+        return self.body[:200].decode("utf-8", "replace")
+
+    def log(self, request: str) -> None:
+        log(f"{request}: status {self.status}: {self.text()}")
+
 
 class _Timed:
     """A socket, with one deadline for whatever is done with it."""
 
-    def __init__(self, sock: Any, deadline: float):
+    def __init__(self, sock, deadline: float):
         self.sock, self.deadline = sock, deadline
         self.readers, self.is_closed = 0, False
 
@@ -54,17 +68,16 @@ class _Timed:
             raise socket.timeout("the time is up")
         self.sock.settimeout(left)
 
-    def sendall(self, data: Any) -> None:
+    def sendall(self, data) -> None:
         self.arm()
         self.sock.sendall(data)
 
-    def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:
+    def makefile(self, *_, **__) -> io.BufferedReader:
         self.readers += 1
         return io.BufferedReader(_Reader(self), _CHUNK)
 
     def close(self) -> None:
-        """Closes the socket when no answer is read from it any more: http.client closes before it
-        reads a last answer."""
+        """At once, or after the last answer: http.client closes before it reads that."""
         self.is_closed = True
         if self.readers == 0:
             self.sock.close()
@@ -78,7 +91,7 @@ class _Reader(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer) -> int:
         self.timed.arm()
         return self.timed.sock.recv_into(buffer)
 
@@ -169,18 +182,16 @@ class Transport:
 
     def exchange(self, method: str, path: str, body: bytes | None,
                  headers: Mapping[str, str] | None, *, limit: int, first_s: float,
-                 body_s: float = float("inf")) -> Answer:
-        """`first_s`: until the answer's headers are there; `body_s`: for its body. Raises OSError,
-        ValueError, HTTPException."""
+                 body_s: float = math.inf) -> Answer:
+        """`first_s`: to the headers; `body_s`: then. Raises OSError, ValueError, HTTPException."""
         from http.client import BadStatusLine
         started = time.monotonic()
         self._local.body_s = 0.0
-        headers = {
-            **(headers or {}),
-            **({"Authorization": f"Bearer {self.token}"} if self.token is not None else {})
-        }
+        headers = dict(headers or {})
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
         for is_again in (False, True):
-            connection: Any = getattr(self._local, "connection", None)
+            connection = getattr(self._local, "connection", None)
             is_kept = connection is not None and connection.sock is not None
             if not is_kept:
                 connection = self._local.connection = self._connect(started + first_s)
@@ -197,14 +208,14 @@ class Transport:
                     raise
         return self._read(timed, response, limit, started + first_s, body_s)
 
-    def _connect(self, deadline: float) -> Any:
+    def _connect(self, deadline: float):
         from http.client import HTTPConnection
         error: Exception = OSError(f"{self.host} has no address")
-        addresses = self._resolver.addresses(deadline)
-        for i, (family, kind, protocol, _, address) in enumerate(addresses[:4]):
+        addresses = self._resolver.addresses(deadline)[:4]
+        for i, (family, kind, protocol, _, address) in enumerate(addresses):
             sock = socket.socket(family, kind, protocol)
             try:
-                share = (deadline - time.monotonic()) / (min(len(addresses), 4) - i)
+                share = (deadline - time.monotonic()) / (len(addresses) - i)
                 if share <= 0:
                     raise socket.timeout("the time is up")
                 sock.settimeout(share)
@@ -214,14 +225,14 @@ class Transport:
                     sock = self._with_tls(sock, deadline)
                 connection = HTTPConnection(self.host, self.port)
                 connection.auto_open = 0
-                connection.sock = _Timed(sock, deadline)  # type: ignore[assignment]
+                connection.sock = _Timed(sock, deadline)
                 return connection
             except (OSError, ValueError) as failure:
                 sock.close()
                 error = failure
         raise error
 
-    def _with_tls(self, sock: Any, deadline: float) -> Any:
+    def _with_tls(self, sock, deadline: float):
         if self._context is None:
             import ssl
             self._context = ssl.create_default_context(cafile=self.ca_file)
@@ -239,8 +250,7 @@ class Transport:
         sock.do_handshake()  # its time-out is for the whole handshake
         return sock
 
-    def _read(self, timed: _Timed, response: Any, limit: int, grace: float,
-              body_s: float) -> Answer:
+    def _read(self, timed: _Timed, response, limit: int, grace: float, body_s: float) -> Answer:
         first = time.monotonic()
         if response.length is not None and response.length > limit:
             raise ValueError(f"a body of {response.length} bytes is too long")
@@ -260,80 +270,68 @@ class Transport:
         if response.length:
             raise OSError(f"the body ended after {size} bytes")
         response.close()  # which frees the connection for the next request
-        answer = Answer(response.status,
-                        {name.lower(): value
-                         for name, value in response.getheaders()}, b"".join(parts))
         if response.will_close:
             self.close()
-        return answer
+        names = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, names, b"".join(parts))
 
 
 class Wire:
-    """For programs. `budget_s`: for bodies that a program waits for, a minute. `is_allowed` is
-    false, with a sentence in the log, where a token would travel unencrypted, or the URL is
-    none."""
+    """For programs. `budget_s`: for bodies that a program waits for, a minute. `is_allowed`: no
+    token would travel unencrypted, and the URL is one; else the log says so."""
 
     def __init__(self, url: str, token: str | None, *, ca_file: str | None = None,
                  insecure: bool = False, budget_s: float = 2.0):
         self.token, self.budget_s = token, budget_s
-        self.is_allowed = self.is_private = False
         self.wake: Callable[[], Any] | None = None  # asks a background thread to try the server
         try:
-            self.transport = Transport(url, token, ca_file)
-            why = refusal(url, insecure)
+            self.transport, why = Transport(url, token, ca_file), refusal(url, insecure)
             self.is_private = why is None
+            self.is_allowed = self.is_private or token is None
         except ValueError as error:
+            self.is_allowed = self.is_private = False
             why = f"WAVETUNE_URL: {error}"
+        # The breaker: 0.0 while the server answers; for ever after 401, an unknown token.
+        self._open_until, self._break_s = 0.0, BREAK_S
+        if self.is_allowed:
+            self.after_fork()
         else:
-            why = why if token is not None else None
-        if why is not None:
+            self._open_until = math.inf
             log(f"nothing is asked for: {why}")
-            return
-        self.is_allowed = True
-        self._break_s, self._open_until, self._is_open = BREAK_S, 0.0, False
-        self.after_fork()
 
     def after_fork(self) -> None:
-        """In the child: connections are the parent's, and its locks may be held by threads that are
-        gone."""
+        """In the child, where threads that are gone may hold locks."""
         if self.is_allowed:
             self.transport.forget()
             self._lock = threading.Lock()
-            self._is_refused = False  # 401: the token is not known, and will not be
             self._window, self._spent_s = 0.0, 0.0
+            if self._open_until == math.inf:
+                self._open_until = 0.0
 
     def is_open(self) -> bool:
         """Whether the breaker holds requests back."""
-        return not self.is_allowed or self._is_refused or self._is_open
+        return self._open_until > 0.0
 
     def may_try(self) -> bool:
         """Whether a background thread may find out if the server is back."""
-        return (
-            self.is_allowed
-            and not self._is_refused
-            and (not self._is_open or time.monotonic() >= self._open_until)
-        )
+        return time.monotonic() >= self._open_until
 
     def request(self, method: str, path: str, body: bytes | None = None,
                 headers: Mapping[str, str] | None = None, *, limit: int = BODY_MAX,
-                background: bool = False, ahead: bool = False) -> Answer | None:
+                background: bool = False, is_waited_for: bool = True) -> Answer | None:
         """The answer, whatever its status below 500 (429 too: one limit says nothing of other
-        requests); None where there is none, which is all that a caller needs to know. `background`:
-        with more time, and also to find out whether the server is back; `ahead`: for what the
-        program has not asked for yet."""
-        if not self.is_allowed or self._is_refused:
-            return None
-        if self.transport._pid != os.getpid():
+        requests), or None. `background`: with more time, and also to find out whether the server is
+        back; `is_waited_for`: by the program."""
+        if self.is_allowed and self.transport._pid != os.getpid():
             self.after_fork()
-        if self._is_open:
-            if time.monotonic() < self._open_until:
-                return None
-            if not background:
-                if self.wake is not None:
-                    self.wake()
-                return None
+        if not self.may_try():
+            return None
+        if self.is_open() and not background:
+            if self.wake is not None:
+                self.wake()
+            return None
         started = time.monotonic()
-        is_waited_for = not background and not ahead
+        is_waited_for = is_waited_for and not background
         if is_waited_for and self.budget_left_s() <= 0:
             return None
         counters.requests += 1
@@ -341,23 +339,23 @@ class Wire:
             answer = self.transport.exchange(
                 method, path, body, headers, limit=limit,
                 first_s=BACKGROUND_S if background else FIRST_BYTE_S,
-                body_s=self.budget_s - self._spent_s if is_waited_for else float("inf"))
+                body_s=self.budget_s - self._spent_s if is_waited_for else math.inf)
         except Exception as error:  # also what http.client raises for what is no HTTP
-            self.transport.close()
-            self._failed(f"{method} {path[:100]}: {text_of(error)}")
+            self.garbled(f"{method} {path[:100]}: {text_of(error)}")
             return None
         finally:
             if is_waited_for:
                 self._spent_s += self.transport.body_s()
                 counters.lost_ms += (time.monotonic() - started) * 1000
-        if answer.status == 401:
-            self._is_refused = True
-            log("the server does not know the token: nothing more is asked for")
-        elif answer.status >= 500:
+        if answer.status >= 500:
             self._failed(f"{method} {path[:100]}: status {answer.status}")
             return None
         with self._lock:
-            self._is_open, self._break_s = False, BREAK_S
+            if self._open_until < math.inf:
+                self._open_until, self._break_s = 0.0, BREAK_S
+        if answer.status == 401:
+            self._open_until = math.inf
+            log("the server does not know the token: nothing more is asked for")
         return answer
 
     def budget_left_s(self) -> float:
@@ -373,16 +371,15 @@ class Wire:
         counters.lost_ms += seconds * 1000
 
     def garbled(self, what: str) -> None:
-        """An answer that arrived and is not what it should be: the server is treated as one that
-        fails."""
+        """An answer is not what it should be, or none: the server is treated as one that fails."""
         self.transport.close()
         self._failed(what)
 
     def _failed(self, why: str) -> None:
         counters.failures += 1
         with self._lock:
-            if self._is_open and time.monotonic() < self._open_until:
+            if not self.may_try():
                 return  # several threads asked at once
-            self._is_open, self._open_until = True, time.monotonic() + self._break_s
+            self._open_until = time.monotonic() + self._break_s
             log(f"{why}; nothing is asked for {self._break_s:.0f} s")
             self._break_s = min(2 * self._break_s, BREAK_MAX_S)

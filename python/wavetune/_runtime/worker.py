@@ -77,8 +77,7 @@ class Worker:
 
 
 class Jobs(Worker):
-    """A queue: `run` is called with each job, in order; none is begun after `until`, or at the
-    end."""
+    """A queue: `run` is called with each job, in order; none after `until`, or at the end."""
 
     def __init__(self, name: str, run: Callable[[Any], Any], most: Callable[[], int] = lambda: 1):
         self.run = run
@@ -94,18 +93,56 @@ class Jobs(Worker):
             return None
         return functools.partial(self.run, self.queue.popleft())
 
-    def add(self, job: Any) -> None:
+    def add(self, job) -> None:
         with self.condition:
             self.queue.append(job)
             self.wake()
 
-    def take(self, job: Any) -> bool:
+    def take(self, job) -> bool:
         """Takes a job out that is not begun; whether it was there."""
         with self.condition:
             if job not in self.queue:
                 return False
             self.queue.remove(job)
             return True
+
+
+class Early(Jobs):
+    """Jobs by name, done ahead: `make(*work)` gives what the program would make itself, or None."""
+
+    class Job:
+        def __init__(self, work: tuple[Any, ...]):
+            self.work, self.result, self.done = work, None, threading.Event()
+
+    def __init__(self, name: str, make: Callable[..., Any], most: Callable[[], int]):
+        self.make = make
+        self.named: dict[str, Early.Job] = {}
+        super().__init__(name, self._make, most)
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        self.named = {name: job for name, job in self.named.items() if job.done.is_set()}
+
+    def begin(self, name: str, *work) -> None:
+        with self.condition:
+            if not self.is_ended and name not in self.named:
+                self.named[name] = self.Job(work)
+                self.add(self.named[name])
+
+    def _make(self, job: Job) -> None:
+        try:
+            job.result = self.make(*job.work)
+        finally:
+            job.done.set()
+
+    def result(self, name: str, seconds: float):
+        """What the job made, waited for; None: the program makes it, also if it was not begun."""
+        with self.condition:
+            job = self.named.pop(name, None)
+            if job is None or self.take(job):
+                return None
+        job.done.wait(seconds)
+        return job.result
 
 
 def threads_max() -> int:

@@ -53,7 +53,7 @@ def wait(n):
     """Until what was prepared for this program is as far as $HOW says; `n`: launchers that are at least prepared."""
     own, how, until = runtime().launchers, os.environ["HOW"], time.monotonic() + 60
     while time.monotonic() < until:
-        jobs = list(own._jobs.values())
+        jobs = list(own._worker.named.values())
         if how == "begun" and len(own._processes) == int(os.environ["BEGUN"]):
             return
         if how != "begun" and len(jobs) >= n and all(job.done.is_set() for job in jobs):

@@ -1,9 +1,9 @@
-"""Calls back when a module has been imported, without importing it."""
+"""What is called back: when a module has been imported, and around a function of another."""
 
 from __future__ import annotations
 
+import functools
 import sys
-from importlib.machinery import PathFinder
 from typing import Any, Callable, Sequence
 
 from .log import quietly, surprised
@@ -15,26 +15,23 @@ class Finder:
     def __init__(self, names: Sequence[str], imported: Callable[[Any], None]):
         self.names, self.imported = frozenset(names), imported
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(self, name: str, path=None, target=None):
         if name not in self.names:
             return None
         try:
-            spec = None
-            others = sys.meta_path[sys.meta_path.index(self) + 1:]  # type: ignore[arg-type]
-            for finder in others or [PathFinder]:
-                spec = finder.find_spec(name, path, target)
-                if spec is not None:
-                    break
+            others = sys.meta_path[sys.meta_path.index(self) + 1:]
+            specs = (finder.find_spec(name, path, target) for finder in others)
+            spec = next((one for one in specs if one is not None), None)
             if spec is None or spec.loader is None:
                 return spec
             execute = spec.loader.exec_module
 
-            def exec_module(module: Any) -> None:
+            def exec_module(module) -> None:
                 execute(module)
                 with quietly(f"what waited for {name}"):
                     self.imported(module)
 
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+            spec.loader.exec_module = exec_module
             return spec
         except Exception as error:  # of another finder: the module is looked for as without us
             surprised(f"waiting for {name}", error)
@@ -45,8 +42,33 @@ def when_there(names: Sequence[str], call: Callable[[Any], Any]) -> Finder:
     """Calls with each of the modules: now, or when the program has imported it."""
     finder = Finder([name for name in names if name not in sys.modules], call)
     if finder.names:
-        sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, finder)
     for name in names:
         if name not in finder.names:
             call(sys.modules[name])
     return finder
+
+
+def nothing(*_, **__) -> None:
+    pass
+
+
+def around(function, what: str, before: Callable[..., Any] = nothing,
+           after: Callable[..., Any] = nothing):
+    """The function, with `before`, which gets its arguments, and `after`, which gets its result and
+    them. Neither raises anything; `what`: they do."""
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        with quietly(what):
+            before(*args, **kwargs)
+        result = function(*args, **kwargs)
+        with quietly(what):
+            after(result, *args, **kwargs)
+        return result
+
+    wrapped.is_of_wavetune = True
+    return wrapped
+
+
+def is_wrapped(function) -> bool:
+    return getattr(function, "is_of_wavetune", False)

@@ -51,7 +51,7 @@ void agents_look_up(struct worker *worker) {
 
   struct db_array array = ids_array(ids, n);
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_agents_brief, &error, BY_ARRAY("ids", &array));
+      db_query(worker->db, &sql_agents_brief, &error, parameter_array("ids", &array));
   if (!rows) {
     log_warning("agents: %s", error.message);
     return;
@@ -84,8 +84,8 @@ static bool yielded_flush(struct db *db, char (*ids)[AGENT_ID_SIZE], const int64
 
   if (n_stated == 0)
     return true;
-  return db_execute(db, &sql_devices_yielded, error, BY_ARRAY("ids", &agents),
-                    BY_ARRAY("yielded", &stated), BY_INTEGERS("ages_ms", stated_ms, n_stated));
+  return db_execute(db, &sql_devices_yielded, error, parameter_array("ids", &agents),
+                    parameter_array("yielded", &stated), BIND_ALL("ages_ms", stated_ms, n_stated));
 }
 
 static bool heartbeats_flush(struct db *db, struct agent_table *table, struct error *error) {
@@ -97,8 +97,8 @@ static bool heartbeats_flush(struct db *db, struct agent_table *table, struct er
     return true;
 
   struct db_array array = ids_array(ids, n);
-  bool ok = db_execute(db, &sql_agents_seen, error, BY_ARRAY("ids", &array),
-                       BY_INTEGERS("ages_ms", ages_ms, n));
+  bool ok = db_execute(db, &sql_agents_seen, error, parameter_array("ids", &array),
+                       BIND_ALL("ages_ms", ages_ms, n));
   if (!ok)
     agent_table_untake(table, ids, n);
 
@@ -116,7 +116,7 @@ void agents_housekeep(struct worker *worker) {
   if (!heartbeats_flush(worker->db, table, &error) ||
       !(draining = db_query(worker->db, &sql_agents_brief_draining, &error)) ||
       !(live = db_query(worker->db, &sql_agents_live, &error,
-                        BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server)))))) {
+                        BIND("live_ms", agent_live_ms(server_options(worker->server)))))) {
     log_warning("agents: %s", error.message);
     return;
   }
@@ -143,11 +143,11 @@ static bool agent_drain(struct db *db, const char *agent, const struct drain_req
                         const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_begin(db, error) &&
-            (rows = drain->device ? db_query(db, &sql_device_drain, error, BY_TEXT("agent", agent),
-                                             BY_TEXT("device", drain->device),
-                                             BY_TEXT("reason", drain->reason), BY_AUTHOR(author))
-                                  : db_query(db, &sql_agent_drain, error, BY_TEXT("agent", agent),
-                                             BY_TEXT("reason", drain->reason), BY_AUTHOR(author)));
+            (rows = drain->device ? db_query(db, &sql_device_drain, error, BIND("agent", agent),
+                                             BIND("device", drain->device),
+                                             BIND("reason", drain->reason), BIND_AUTHOR(author))
+                                  : db_query(db, &sql_agent_drain, error, BIND("agent", agent),
+                                             BIND("reason", drain->reason), BIND_AUTHOR(author)));
   if (ok && db_affected(rows) == 0 && drain->device)
     ok = error_of_at(
         error, ERROR_MISSING, "/device",
@@ -282,9 +282,8 @@ bool route_agent_end(struct worker *worker, struct request *request, struct erro
   record_release(&heartbeat_request_record, &heartbeat);
   if (!identity_may_act_as(worker, request, id, ""))
     return true;
-  cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_agent_end, error, BY_TEXT("agent", id),
-               BY_TAKEN("boot", xstrdup(heartbeat.boot)));
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_agent_end, error, BIND("agent", id),
+                                               parameter_taken("boot", xstrdup(heartbeat.boot)));
   if (!rows)
     return false;
   if (!db_count(rows))
@@ -331,9 +330,9 @@ static bool agent_remove(struct worker *worker, const char *agent, const struct 
                          struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_begin(worker->db, error) &&
-            (rows = db_query(worker->db, &sql_agent_remove, error, BY_TEXT("agent", agent),
-                             BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))),
-                             BY_AUTHOR(author)));
+            (rows = db_query(worker->db, &sql_agent_remove, error, BIND("agent", agent),
+                             BIND("live_ms", agent_live_ms(server_options(worker->server))),
+                             BIND_AUTHOR(author)));
   if (ok && !db_count(rows))
     ok = error_of(error, ERROR_MISSING,
                   "there is no agent \"%.40s\"; GET /v1/agents?all=true lists all", agent);
@@ -342,8 +341,8 @@ static bool agent_remove(struct worker *worker, const char *agent, const struct 
                   "agent %.40s (%.80s) is live, last seen at %s; stop it first, or drain it", agent,
                   db_get(rows, 0, "name"), db_get(rows, 0, "last_seen"));
   ok = ok &&
-       db_execute(worker->db, &sql_agent_tokens_end, error, BY_TEXT("agent", agent),
-                  BY_INTEGER("replaces", 0), BY_AUTHOR(author)) &&
+       db_execute(worker->db, &sql_agent_tokens_end, error, BIND("agent", agent),
+                  BIND("replaces", 0), BIND_AUTHOR(author)) &&
        audit_note(worker->db, author, AUDIT_REMOVE_AGENT, agent,
                   json_pack("{s:s}", "name", db_get(rows, 0, "name")), error);
   return db_end(worker->db, ok, error);
@@ -371,9 +370,9 @@ bool route_agent_list(struct worker *worker, struct request *request, struct err
 
   cleanup_rows struct db_rows *rows =
       db_query(worker->db, &sql_agents_list, error,
-               BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))),
-               BY_TEXT("after", after ? after : ""), BY_BOOL("all", string_equal(all, "true")),
-               BY_INTEGER("limit", limit));
+               BIND("live_ms", agent_live_ms(server_options(worker->server))),
+               BIND("after", after ? after : ""), parameter_bool("all", string_equal(all, "true")),
+               BIND("limit", limit));
   if (!rows)
     return false;
 

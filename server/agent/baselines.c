@@ -43,8 +43,8 @@ bool route_agent_baselines(struct worker *worker, struct request *request, struc
     return false;
 
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_baselines_list, error, BY_TEXT("agent", request->segments[0]),
-               BY_TEXT("device", request->segments[1]), BY_INTEGER("limit", limit));
+      db_query(worker->db, &sql_baselines_list, error, BIND("agent", request->segments[0]),
+               BIND("device", request->segments[1]), BIND("limit", limit));
   if (!rows)
     return false;
 

@@ -107,7 +107,7 @@ static void enrolment_terms_release(struct enrolment_terms *terms) {
 static bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_terms *ret,
                                  struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_enrolment_terms_lock, error, BY_INTEGER("token", token));
+      db_query(db, &sql_enrolment_terms_lock, error, BIND("token", token));
   if (!rows)
     return false;
 
@@ -119,7 +119,7 @@ static bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_
 static bool enrolment_known(struct db *db, int64_t token, const char *boot, char **ret_agent,
                             struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_enrolment_known, error, BY_INTEGER("token", token), BY_TEXT("boot", boot));
+      db_query(db, &sql_enrolment_known, error, BIND("token", token), BIND("boot", boot));
   if (!rows)
     return false;
 
@@ -158,8 +158,8 @@ static void agent_before_release(struct agent_before *before) {
 
 static bool agent_before_lock(struct db *db, const char *agent, int64_t live_ms,
                               struct agent_before *ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = db_query(
-      db, &sql_agent_before_lock, error, BY_TEXT("agent", agent), BY_INTEGER("live_ms", live_ms));
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_agent_before_lock, error, BIND("agent", agent), BIND("live_ms", live_ms));
   if (!rows)
     return false;
 
@@ -173,8 +173,8 @@ static bool agent_before_lock(struct db *db, const char *agent, int64_t live_ms,
 static bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_t life_ms,
                              const struct author *author, char ret_token[TOKEN_TEXT_SIZE],
                              struct error *error) {
-  if (!db_execute(db, &sql_agent_tokens_end, error, BY_TEXT("agent", agent),
-                  BY_INTEGER("replaces", replaces), BY_AUTHOR(author)))
+  if (!db_execute(db, &sql_agent_tokens_end, error, BIND("agent", agent),
+                  BIND("replaces", replaces), BIND_AUTHOR(author)))
     return false;
 
   char random[9];
@@ -298,7 +298,7 @@ static bool admit_by_enrolment_token(struct worker *worker, struct enrolling *en
   if (known)
     return true;
 
-  return db_execute(worker->db, &sql_enrolment_use, error, BY_INTEGER("token", token));
+  return db_execute(worker->db, &sql_enrolment_use, error, BIND("token", token));
 }
 
 /* With the agent's own token, or with one that is bound to no agent. */
@@ -356,7 +356,7 @@ static bool agents_check(struct worker *worker, const struct enrolling *enrollin
     return true;
 
   return (rows = db_query(worker->db, &sql_agents_of_token, error,
-                          BY_INTEGER("token", request->token_id))) &&
+                          BIND("token", request->token_id))) &&
          limit_check(worker->server, author, LIMIT_AGENTS, db_get_integer(rows, 0, "agents"),
                      error) &&
          limit_check(worker->server, author, LIMIT_DEVICES, db_get_integer(rows, 0, "devices"),
@@ -376,11 +376,11 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
 
   cleanup_rows struct db_rows *rows = NULL, *ends = NULL;
   if (!environments_store(worker->db, environments, n, error) ||
-      !(rows = db_query(worker->db, &sql_agent_enrol, error, BY_TEXT("id", enrolling->id),
-                        BY_INTEGER("token", enrolling->owner.token),
-                        BY_RECORD(&enrolment_record, enrolment))) ||
-      !db_execute(worker->db, &sql_agent_devices, error, BY_TEXT("agent", enrolling->id),
-                  BY_RECORDS(&enrolment_device_record, enrolment->devices.all, n)))
+      !(rows = db_query(worker->db, &sql_agent_enrol, error, BIND("id", enrolling->id),
+                        BIND("token", enrolling->owner.token),
+                        BIND_RECORD(&enrolment_record, enrolment))) ||
+      !db_execute(worker->db, &sql_agent_devices, error, BIND("agent", enrolling->id),
+                  BIND_RECORDS(&enrolment_device_record, enrolment->devices.all, n)))
     return false;
 
   enrolling->boot_before = xstrdup(db_get(rows, 0, "boot_before"));
@@ -400,7 +400,7 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
     return true;
   if (*request->token_agent) {
     if (!(ends = db_query(worker->db, &sql_agent_token_rotate_in, error,
-                          BY_INTEGER("token", request->token_id))))
+                          BIND("token", request->token_id))))
       return false;
     enrolling->rotate_in_ms = db_count(ends) ? db_get_integer(ends, 0, "ms") : -1;
     return true;
@@ -434,8 +434,8 @@ static void refusal_note(struct worker *worker, const struct request *request,
   if (!*enrolling->copy_of)
     return;
 
-  if (!db_execute(worker->db, &sql_agent_note_refused, &error, BY_TEXT("agent", enrolling->copy_of),
-                  BY_TEXT("machine", enrolment->machine), BY_TEXT("name", enrolment->name)))
+  if (!db_execute(worker->db, &sql_agent_note_refused, &error, BIND("agent", enrolling->copy_of),
+                  BIND("machine", enrolment->machine), BIND("name", enrolment->name)))
     log_warning("agent: cannot note that a copy of agent=%s was refused: %s", enrolling->copy_of,
                 error.message);
 }

@@ -51,7 +51,7 @@ bool audit_add(struct db *db, const struct audit_row *rows, size_t n, struct err
         .detail = rows[i].detail ? json_incref((json_t *)rows[i].detail) : json_object()};
   }
 
-  bool ok = db_execute(db, &sql_audit_add, error, BY_RECORDS(&audit_entry_record, entries, n));
+  bool ok = db_execute(db, &sql_audit_add, error, BIND_RECORDS(&audit_entry_record, entries, n));
   for (size_t i = 0; i < n; i++)
     json_decref(entries[i].detail);
   return ok;
@@ -82,7 +82,7 @@ bool answer_removal(struct worker *worker, struct request *request, const struct
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_begin(db, error);
   if (ok) {
-    ok = (rows = db_query(db, removal->statement, error, BY_INTEGER("id", id)));
+    ok = (rows = db_query(db, removal->statement, error, BIND("id", id)));
     if (ok && db_count(rows))
       ok = audit_note(db, request_author(request), removal->action, object,
                       db_get_json(rows, 0, "detail"), error);
@@ -113,8 +113,8 @@ bool route_audit_get(struct worker *worker, struct request *request, struct erro
     return error_set(error, "since=\"%.40s\" is not a time such as 2026-01-31T12:00:00Z, 12h or 7d",
                      since);
 
-  return answer_page_by(
-      worker, request, &list, error, BY_TEXT("token", request_query(request, "token")),
-      BY_TEXT("action", action), BY_TEXT("object", request_query(request, "object")),
-      BY_INTEGER("since_us", since_us), BY_INTEGER("last_ms", last_ms));
+  return answer_page_by(worker, request, &list, error,
+                        BIND("token", request_query(request, "token")), BIND("action", action),
+                        BIND("object", request_query(request, "object")),
+                        BIND("since_us", since_us), BIND("last_ms", last_ms));
 }

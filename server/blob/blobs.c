@@ -89,7 +89,7 @@ static bool usage_check(struct db *db, struct request *request, struct error *er
   cleanup_rows struct db_rows *rows = NULL;
   if (!limit_of(request->server, author, LIMIT_FILES))
     return true;
-  return (rows = db_query(db, &sql_blob_usage, error, BY_INTEGER("token", author->token))) &&
+  return (rows = db_query(db, &sql_blob_usage, error, BIND("token", author->token))) &&
          limit_check(request->server, author, LIMIT_FILES,
                      (db_get_integer(rows, 0, "bytes") + MIB - 1) / MIB, error);
 }
@@ -101,9 +101,8 @@ static bool blob_store(struct db *db, struct request *request, const struct dige
   const struct author *author = request_author(request);
   const char *bytes = request->body;
   size_t size = request->body_size;
-  cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_blob_insert, error, BY_DIGEST("digest", digest),
-               BY_INTEGER("size", (int64_t)size), BY_AUTHOR(author));
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_blob_insert, error, BIND("digest", digest),
+                                               BIND("size", (int64_t)size), BIND_AUTHOR(author));
   if (!rows)
     return false;
   *ret_is_new = db_count(rows) == 1 && db_get_bool(rows, 0, "is_new");
@@ -120,9 +119,9 @@ static bool blob_store(struct db *db, struct request *request, const struct dige
         ZSTD_compress(compressed, bound, bytes + at, chunk_size, COMPRESSION_LEVEL);
     ALWAYS(!ZSTD_isError(compressed_size));
 
-    if (!db_execute(db, &sql_blob_chunk_insert, error, BY_DIGEST("digest", digest),
-                    BY_INTEGER("ordinal", (int64_t)(at / CHUNK_SIZE)),
-                    BY_BYTES("bytes", compressed, compressed_size)))
+    if (!db_execute(db, &sql_blob_chunk_insert, error, BIND("digest", digest),
+                    BIND("ordinal", (int64_t)(at / CHUNK_SIZE)),
+                    parameter_bytes("bytes", compressed, compressed_size)))
       return false;
   }
   return audit_note_digest(db, author, AUDIT_PUT_BLOB, digest,
@@ -142,8 +141,8 @@ static bool damaged(const struct digest *digest, struct error *error) {
  * file's size. */
 static bool chunk_load(struct db *db, struct blob *blob, size_t at, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_blob_chunk, error, BY_DIGEST("digest", &blob->digest),
-               BY_INTEGER("ordinal", (int64_t)(at / CHUNK_SIZE)));
+      db_query(db, &sql_blob_chunk, error, BIND("digest", &blob->digest),
+               BIND("ordinal", (int64_t)(at / CHUNK_SIZE)));
   if (!rows)
     return false;
   if (!db_count(rows))
@@ -164,8 +163,7 @@ bool blob_load(struct worker *worker, const struct digest *digest, struct blob *
   if (*ret_blob)
     return true;
 
-  cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_blob_size, error, BY_DIGEST("digest", digest));
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_blob_size, error, BIND("digest", digest));
   if (!rows)
     return false;
   if (!db_count(rows))
@@ -192,7 +190,7 @@ bool blob_load(struct worker *worker, const struct digest *digest, struct blob *
 bool files_check(struct worker *worker, struct request *request, const struct digest *digests,
                  size_t n, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_blobs_missing, error, BY_DIGESTS("digests", digests, n));
+      db_query(worker->db, &sql_blobs_missing, error, BIND_ALL("digests", digests, n));
   if (!rows)
     return false;
 

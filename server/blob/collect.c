@@ -102,13 +102,13 @@ static void collection_release(struct collection *collection) {
 }
 #define cleanup_collection __attribute__((cleanup(collection_release)))
 
-#define BY_COLLECT(request)                                                                        \
-  BY_BOOL("remove", !(request)->is_dry), BY_INTEGER("keep_days", (request)->keep_days)
+#define BIND_COLLECT(request)                                                                      \
+  parameter_bool("remove", !(request)->is_dry), BIND("keep_days", (request)->keep_days)
 
 static bool files_collect(struct db *db, const struct collect_request *request, int64_t at_once,
                           struct collected_files *ret, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_collect_files, error, BY_COLLECT(request), BY_INTEGER("at_once", at_once));
+      db_query(db, &sql_collect_files, error, BIND_COLLECT(request), BIND("at_once", at_once));
   if (!rows)
     return false;
   *ret = (struct collected_files){db_get_integer(rows, 0, "n"), db_get_integer(rows, 0, "bytes")};
@@ -128,13 +128,12 @@ static bool unneeded_collect(struct db *db, void *context, struct error *error) 
   struct collection *ret = collecting->ret;
   collection_release(ret);
   cleanup_rows struct db_rows *releases = NULL, *demand = NULL, *fetches = NULL;
-  if (!(releases = db_query(db, &sql_collect_releases, error, BY_COLLECT(request),
-                            BY_INTEGER("at_once", COLLECT_AT_ONCE),
-                            BY_INTEGER("entries", COLLECT_ENTRIES))) ||
+  if (!(releases = db_query(db, &sql_collect_releases, error, BIND_COLLECT(request),
+                            BIND("at_once", COLLECT_AT_ONCE), BIND("entries", COLLECT_ENTRIES))) ||
       !files_collect(db, request, COLLECT_AT_ONCE, &ret->files, error) ||
-      !(demand = db_query(db, &sql_collect_demand, error, BY_COLLECT(request))) ||
-      !(fetches = db_query(db, &sql_collect_fetches, error, BY_COLLECT(request),
-                           BY_INTEGER("at_once", COLLECT_AT_ONCE))))
+      !(demand = db_query(db, &sql_collect_demand, error, BIND_COLLECT(request))) ||
+      !(fetches = db_query(db, &sql_collect_fetches, error, BIND_COLLECT(request),
+                           BIND("at_once", COLLECT_AT_ONCE))))
     return false;
 
   ret->request = *request;
@@ -210,7 +209,7 @@ static bool due_claim(struct db *db, bool *ret_is_due, struct error *error) {
 
 static void due_postpone(struct db *db) {
   struct error error;
-  if (!db_execute(db, &sql_collection_postpone, &error, BY_INTEGER("minutes", RETRY_MINUTES)))
+  if (!db_execute(db, &sql_collection_postpone, &error, BIND("minutes", RETRY_MINUTES)))
     log_warning("gc: the next try is in a day: %s", error.message);
 }
 

@@ -101,9 +101,9 @@ bool route_compatibility_post(struct worker *worker, struct request *request, st
   bool ok = db_begin(db, error);
   if (ok) {
     ok = (rows = db_query(
-              db, &sql_compatibility_add, error, BY_TAKEN("asked", json_canonical(asked)),
-              BY_TAKEN("served", json_canonical(served)), BY_TEXT("reason", declared.reason),
-              BY_INTEGER("most", COMPATIBILITIES_MAX), BY_AUTHOR(author)));
+              db, &sql_compatibility_add, error, parameter_taken("asked", json_canonical(asked)),
+              parameter_taken("served", json_canonical(served)), BIND("reason", declared.reason),
+              BIND("most", COMPATIBILITIES_MAX), BIND_AUTHOR(author)));
     if (ok && db_count(rows))
       ok = audit_note(
           db, author, AUDIT_DECLARE, db_get(rows, 0, "id"),

@@ -41,8 +41,8 @@ bool channel_rows_read(struct db_rows *rows, struct channel_rows *ret) {
 
 bool channel_rows_of_tag(struct db *db, const char *name, const char *tag, enum regime regime,
                          struct channel_rows *ret, struct error *error) {
-  return channel_rows_read(db_query(db, &sql_channel_rows, error, BY_TEXT("name", name),
-                                    BY_TEXT("tag", tag), BY_TEXT("regime", regime_name(regime))),
+  return channel_rows_read(db_query(db, &sql_channel_rows, error, BIND("name", name),
+                                    BIND("tag", tag), BIND("regime", regime_name(regime))),
                            ret);
 }
 

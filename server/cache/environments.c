@@ -30,7 +30,7 @@ bool environments_store(struct db *db, const struct environment *const *environm
                                             json_canonical(json)};
   }
 
-  bool ok = db_execute(db, &sql_environments_store, error, BY_RECORDS(&stored_record, stored, n));
+  bool ok = db_execute(db, &sql_environments_store, error, BIND_RECORDS(&stored_record, stored, n));
   db_records_free(&stored_record, stored, n);
   return ok;
 }
@@ -57,7 +57,7 @@ static const struct record known_record = RECORD(NULL, struct known_environment,
 bool environments_known(struct db *db, int64_t live_ms, struct known_environments *ret,
                         struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_environments_known, error, BY_INTEGER("live_ms", live_ms), BY_ALL_RUNS);
+      db_query(db, &sql_environments_known, error, BIND("live_ms", live_ms), parameter_all_runs());
   if (!rows)
     return false;
 
@@ -94,7 +94,7 @@ bool route_environment_list(struct worker *worker, struct request *request, stru
   static const struct list list = {.statement = &sql_environments_list,
                                    .record = &environment_item_record};
   return answer_page_by(worker, request, &list, error,
-                        BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))));
+                        BIND("live_ms", agent_live_ms(server_options(worker->server))));
 }
 
 /* Matching jobs */

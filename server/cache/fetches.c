@@ -154,12 +154,12 @@ static bool batch_store(struct db *db, const struct fetch_batch *batch, struct e
     rows[i].last_ms = now_ms - rows[i].last_ms;
   }
 
-  if (!db_execute(db, &sql_fetches_store, error, BY_RECORDS(&noted_record, rows, batch->n)))
+  if (!db_execute(db, &sql_fetches_store, error, BIND_RECORDS(&noted_record, rows, batch->n)))
     return false;
 
   struct error ignored; /* the next batch of these releases removes the rows */
-  if (!db_execute(db, &sql_fetches_trim, &ignored, BY_RECORDS(&noted_record, rows, batch->n),
-                  BY_INTEGER("most", FETCHERS_MAX)))
+  if (!db_execute(db, &sql_fetches_trim, &ignored, BIND_RECORDS(&noted_record, rows, batch->n),
+                  BIND("most", FETCHERS_MAX)))
     log_warning("fetches: %s", ignored.message);
   return true;
 }
@@ -222,11 +222,11 @@ bool route_release_fetches(struct worker *worker, struct request *request, struc
   cleanup_rows struct db_rows *found = NULL;
   bool is_digest = digest_parse(request->segments[0], &digest);
   if (is_digest &&
-      !(found = db_query(worker->db, &sql_fetches_release, error, BY_DIGEST("release", &digest))))
+      !(found = db_query(worker->db, &sql_fetches_release, error, BIND("release", &digest))))
     return false;
   if (!is_digest || !db_count(found))
     return error_of(error, ERROR_MISSING, "there is no release %.100s; GET /v1/releases lists all",
                     request->segments[0]);
 
-  return answer_page_by(worker, request, &list, error, BY_DIGEST("release", &digest));
+  return answer_page_by(worker, request, &list, error, BIND("release", &digest));
 }

@@ -42,7 +42,7 @@ static bool space_set(struct capture_result *result, const struct build *build,
 static bool build_read(struct db *db, const struct digest *digest, struct kernel **ret_kernel,
                        struct build **ret, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_captures_build, error, BY_DIGEST("digest", digest));
+      db_query(db, &sql_captures_build, error, BIND("digest", digest));
   if (!rows)
     return false;
   if (!db_count(rows))
@@ -89,7 +89,7 @@ bool capture_spaces_set(struct db *db, struct capture_result *results, size_t n,
   for (size_t i = 0; i < n; i++)
     ids[i] = results[i].id;
   cleanup_rows struct db_rows *keys =
-      db_query(db, &sql_captures_keys, error, BY_INTEGERS("ids", ids, n));
+      db_query(db, &sql_captures_keys, error, BIND_ALL("ids", ids, n));
   if (!keys)
     return false;
 

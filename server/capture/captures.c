@@ -14,10 +14,10 @@
 
 static bool functions_add(struct worker *worker, const struct capture_report *report, int64_t token,
                           int64_t *ret_stored, struct error *error) {
-  cleanup_rows struct db_rows *rows = db_query(
-      worker->db, &sql_captures_functions_add, error,
-      BY_RECORDS(&captured_function_record, report->functions, report->n_functions),
-      BY_INTEGER("token", token), BY_INTEGER("functions_max", CAPTURE_TOKEN_FUNCTIONS_MAX));
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_captures_functions_add, error,
+               BIND_RECORDS(&captured_function_record, report->functions, report->n_functions),
+               BIND("token", token), BIND("functions_max", CAPTURE_TOKEN_FUNCTIONS_MAX));
   if (!rows)
     return false;
   *ret_stored = db_count(rows);
@@ -28,9 +28,9 @@ static bool launches_add(struct worker *worker, const struct capture_report *rep
                          int64_t *ret_stored, struct error *error) {
   cleanup_rows struct db_rows *rows =
       db_query(worker->db, &sql_captures_launches_add, error,
-               BY_RECORDS(&captured_launch_record, report->launches, report->n_launches),
-               BY_INTEGER("token", token), BY_INTEGER("keys_max", CAPTURE_KEYS_MAX),
-               BY_INTEGER("day_max", server_options(worker->server)->captures_per_day));
+               BIND_RECORDS(&captured_launch_record, report->launches, report->n_launches),
+               BIND("token", token), BIND("keys_max", CAPTURE_KEYS_MAX),
+               BIND("day_max", server_options(worker->server)->captures_per_day));
   if (!rows)
     return false;
   *ret_stored = db_count(rows);
@@ -220,7 +220,7 @@ static struct db_rows *function_find(struct worker *worker, struct request *requ
     return NULL;
 
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_captures_function, error, BY_INTEGER("id", id));
+      db_query(worker->db, &sql_captures_function, error, BIND("id", id));
   if (!rows)
     return NULL;
   if (!db_count(rows) ||
@@ -293,9 +293,8 @@ bool route_capture_get(struct worker *worker, struct request *request, struct er
   if (!function)
     return false;
 
-  cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_captures_launches, error,
-               BY_INTEGER("function", db_get_integer(function, 0, "id")));
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_captures_launches, error,
+                                               BIND("function", db_get_integer(function, 0, "id")));
   if (!rows)
     return false;
 
@@ -317,7 +316,7 @@ bool route_capture_delete(struct worker *worker, struct request *request, struct
   bool ok = db_begin(db, error);
   if (ok) {
     ok = (removed = db_query(db, &sql_captures_remove, error,
-                             BY_INTEGER("id", db_get_integer(function, 0, "id"))));
+                             BIND("id", db_get_integer(function, 0, "id"))));
     if (ok && db_count(removed))
       ok = audit_note(db, request_author(request), AUDIT_REMOVE_CAPTURE, request->segments[0],
                       json_pack("{s:s}", "name", db_get(removed, 0, "name")), error);
@@ -381,16 +380,16 @@ static bool launches_claim(struct db *db, const struct lease_request *wish, cons
                            struct db_rows **ret_chosen, struct db_rows **ret_claimed,
                            struct error *error) {
   if (!(*ret_chosen =
-            db_query(db, &sql_captures_choose, error, BY_TEXT("triton", wish->triton),
-                     BY_TEXTS("arches", (const char *const *)wish->arches, wish->n_arches),
-                     BY_INTEGER("most", CAPTURE_LEASED_MAX))))
+            db_query(db, &sql_captures_choose, error, BIND("triton", wish->triton),
+                     parameter_texts("arches", (const char *const *)wish->arches, wish->n_arches),
+                     BIND("most", CAPTURE_LEASED_MAX))))
     return false;
 
   size_t n = (size_t)db_count(*ret_chosen);
   cleanup_free int64_t *launches = xcalloc(n + 1, sizeof *launches);
   for (size_t i = 0; i < n; i++)
     launches[i] = db_get_integer(*ret_chosen, (int)i, "id");
-  return n == 0 || (db_execute(db, &sql_captures_rebuild, error, BY_INTEGERS("ids", launches, n)) &&
+  return n == 0 || (db_execute(db, &sql_captures_rebuild, error, BIND_ALL("ids", launches, n)) &&
                     lease_claim(db, &build_kind, launches, n, author, CAPTURE_LEASE_S * 1000LL,
                                 ret_claimed, error));
 }
@@ -472,7 +471,7 @@ static bool launches_answer(struct db *db, void *context, struct error *error) {
 
   cleanup_rows struct db_rows *stored = NULL, *still = NULL;
   if (!(stored = db_query(db, &sql_captures_results, error,
-                          BY_RECORDS(&result_record, ended, n_ended))) ||
+                          BIND_RECORDS(&result_record, ended, n_ended))) ||
       !lease_renew(db, &build_kind, renewed, n_renewed, CAPTURE_LEASE_S * 1000LL, NULL, &still,
                    error))
     return false;
@@ -512,9 +511,9 @@ bool route_capture_results(struct worker *worker, struct request *request, struc
 void captures_housekeep(struct worker *worker) {
   struct error error;
   int64_t days = server_options(worker->server)->capture_days;
-  if (!db_execute(worker->db, &sql_captures_collect, &error, BY_INTEGER("days", days),
-                  BY_INTEGER("at_once", CAPTURE_AT_ONCE)))
+  if (!db_execute(worker->db, &sql_captures_collect, &error, BIND("days", days),
+                  BIND("at_once", CAPTURE_AT_ONCE)))
     log_warning("captures: %s", error.message);
-  if (!db_execute(worker->db, &sql_captures_collect_functions, &error, BY_INTEGER("days", days)))
+  if (!db_execute(worker->db, &sql_captures_collect_functions, &error, BIND("days", days)))
     log_warning("captures: %s", error.message);
 }

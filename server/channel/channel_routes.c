@@ -22,9 +22,9 @@
  * no entry yet. No row: there is no such release. */
 static bool row_of_release(struct db *db, const char *name, const struct digest *release,
                            struct channel_rows *ret, struct error *error) {
-  return channel_rows_read(db_query(db, &sql_channel_of_release, error, BY_TEXT("name", name),
-                                    BY_DIGEST("release", release)),
-                           ret);
+  return channel_rows_read(
+      db_query(db, &sql_channel_of_release, error, BIND("name", name), BIND("release", release)),
+      ret);
 }
 
 /* Moves the row of the release's environment, tag and regime from exactly `from` to the release,
@@ -33,13 +33,12 @@ static bool row_of_release(struct db *db, const char *name, const struct digest 
 static bool channel_move(struct db *db, const char *name, const struct author *author,
                          const struct channel_state *from, const struct channel_move *move,
                          struct channel_rows *ret, struct error *error) {
-  bool ok =
-      db_begin(db, error) &&
-      channel_rows_read(db_query(db, &sql_channel_move, error, BY_TEXT("name", name),
-                                 BY_RECORD(&channel_move_record, move),
-                                 BY_INTEGER("from_counter", from->counter),
-                                 BY_INTEGER("from_signings", from->signings), BY_AUTHOR(author)),
-                        ret);
+  bool ok = db_begin(db, error) &&
+            channel_rows_read(db_query(db, &sql_channel_move, error, BIND("name", name),
+                                       BIND_RECORD(&channel_move_record, move),
+                                       BIND("from_counter", from->counter),
+                                       BIND("from_signings", from->signings), BIND_AUTHOR(author)),
+                              ret);
   if (ok && ret->n) {
     const struct channel_entry *entry = &ret->all->entry;
     json_t *detail = json_pack(
@@ -59,12 +58,11 @@ static bool signature_add(struct db *db, const struct channel_row *row,
   const struct channel_entry *entry = &row->entry;
   cleanup_rows struct db_rows *rows = NULL;
 
-  bool ok =
-      db_begin(db, error) &&
-      (rows = db_query(db, &sql_channel_signature_add, error, BY_INTEGER("id", row->id),
-                       BY_INTEGER("counter", entry->counter), BY_INTEGER("signings", row->signings),
-                       BY_DIGEST("key", &signature->key), BY_TEXT("signature", signature->text),
-                       BY_AUTHOR(author)));
+  bool ok = db_begin(db, error) &&
+            (rows = db_query(db, &sql_channel_signature_add, error, BIND("id", row->id),
+                             BIND("counter", entry->counter), BIND("signings", row->signings),
+                             BIND("key", &signature->key), BIND("signature", signature->text),
+                             BIND_AUTHOR(author)));
   *ret_done = ok && db_count(rows) > 0;
   if (*ret_done)
     ok = audit_note(db, author, AUDIT_SIGN, entry->channel,
@@ -387,10 +385,9 @@ bool route_channel_entries(struct worker *worker, struct request *request, struc
   const struct channel_entry *entry = &row->entry;
   struct digest environment = environment_digest(&entry->environment);
   cleanup_json json_t *json = environment_to_json(&entry->environment);
-  return answer_page_by(worker, request, &list, error, BY_TEXT("name", entry->channel),
-                        BY_TEXT("tag", entry->tag), BY_TEXT("regime", regime_name(entry->regime)),
-                        BY_DIGEST("environment_digest", &environment),
-                        BY_JSON("environment", json));
+  return answer_page_by(worker, request, &list, error, BIND("name", entry->channel),
+                        BIND("tag", entry->tag), BIND("regime", regime_name(entry->regime)),
+                        BIND("environment_digest", &environment), BIND("environment", json));
 }
 
 void channels_housekeep(struct worker *worker) {

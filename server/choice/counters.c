@@ -47,7 +47,7 @@ static bool counters_keep(struct db *db, const struct counters_report *report,
   };
   cleanup_rows struct db_rows *rows = NULL;
   bool is_there = program_tag_is_counted(report->tag);
-  if (!is_there && !(rows = db_query(db, &sql_counters_tag, error, BY_TEXT("tag", report->tag))))
+  if (!is_there && !(rows = db_query(db, &sql_counters_tag, error, BIND("tag", report->tag))))
     return false;
 
   program_counters_add(is_there || db_count(rows) ? report->tag : "", counts);

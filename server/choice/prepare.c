@@ -48,7 +48,7 @@ static bool releases_prepare(struct worker *worker, uint64_t generation) {
   struct documents *documents = server_documents(worker->server);
   struct error error;
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_prepare_releases, &error, BY_INTEGER("most", RELEASES_MAX));
+      db_query(worker->db, &sql_prepare_releases, &error, BIND("most", RELEASES_MAX));
   if (!rows) {
     log_warning("choices: %s", error.message);
     return false;

@@ -28,9 +28,8 @@ const struct record choices_signing_record =
 
 bool choices_signatures_load(struct db *db, const struct digest *release,
                              const struct digest *choices, json_t **ret, struct error *error) {
-  cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_choices_signatures, error, BY_DIGEST("release", release),
-               BY_DIGEST("choices", choices));
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_choices_signatures, error,
+                                               BIND("release", release), BIND("choices", choices));
   if (!rows)
     return false;
 
@@ -52,7 +51,7 @@ static bool signer_check(struct db *db, const struct request *request, const str
   if (request->roles & TOKEN_ADMIN)
     return true;
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_choices_channels, error, BY_DIGEST("release", release));
+      db_query(db, &sql_choices_channels, error, BIND("release", release));
   if (!rows)
     return false;
 
@@ -92,11 +91,10 @@ static bool signature_store(struct db *db, struct request *request, const struct
                             const struct choices_signing *signing, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_begin(db, error) &&
-            (rows = db_query(db, &sql_choices_sign, error, BY_DIGEST("release", release),
-                             BY_DIGEST("key", &signing->signature.key),
-                             BY_DIGEST("choices", &signing->choices),
-                             BY_TEXT("signature", signing->signature.text),
-                             BY_INTEGER("most", CHANNEL_SIGNATURES_MAX)));
+            (rows = db_query(
+                 db, &sql_choices_sign, error, BIND("release", release),
+                 BIND("key", &signing->signature.key), BIND("choices", &signing->choices),
+                 BIND("signature", signing->signature.text), BIND("most", CHANNEL_SIGNATURES_MAX)));
   if (ok && !db_count(rows))
     ok =
         error_of(error, ERROR_CONFLICT,

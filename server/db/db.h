@@ -70,6 +70,11 @@ struct db_parameters {
     int size;          /* of a binary one; 0: text */
     bool is_binary, may_be_unused;
     char *owned;
+    /* Of a list for db_query (db_record.h), what stands for several: an author, an object of
+     * `record`, or `n` of them. */
+    enum { PARAMETER_ONE, PARAMETER_AUTHOR, PARAMETER_RECORD, PARAMETER_RECORDS } kind;
+    const struct record *record;
+    size_t n;
   } all[DB_PARAMETERS_MAX];
 };
 void db_parameters_release(struct db_parameters *parameters);
@@ -107,10 +112,13 @@ void db_array_text(struct db_array *array,
 void db_array_integer(struct db_array *array, int64_t element);
 void db_array_bool(struct db_array *array, bool element);
 const char *db_array_finish(struct db_array *array); /* closes it and returns its text */
-/* Closes the array, binds its text and releases it. */
-void bind_array(struct db_parameters *parameters, const char *name, struct db_array *array);
-void bind_texts(struct db_parameters *parameters, const char *name, const char *const *texts,
-                size_t n); /* text[]; NULL: null */
+/* Closes the array, takes its text and releases it. */
+struct db_parameter parameter_array(const char *name, struct db_array *array);
+/* text[]; NULL: null */
+struct db_parameter parameter_texts(const char *name, const char *const *texts, size_t n);
+#define bind_array(parameters, name, array) bind_parameter(parameters, parameter_array(name, array))
+#define bind_texts(parameters, name, texts, n)                                                     \
+  bind_parameter(parameters, parameter_texts(name, texts, n))
 
 struct db_rows;
 void db_rows_free(struct db_rows *rows);

@@ -253,8 +253,24 @@ struct db_parameter parameter_json(const char *name, const json_t *json) {
 }
 
 void bind_list(struct db_parameters *parameters, const struct db_bound *bound) {
-  for (size_t i = 1; i < bound->n; i++)
-    bind_parameter(parameters, bound->all[i]);
+  for (size_t i = 1; i < bound->n; i++) {
+    const struct db_parameter *parameter = &bound->all[i];
+    const void *object = parameter->value;
+    switch (parameter->kind) {
+    case PARAMETER_ONE:
+      bind_parameter(parameters, *parameter);
+      break;
+    case PARAMETER_AUTHOR:
+      bind_author(parameters, object);
+      break;
+    case PARAMETER_RECORD:
+      bind_record(parameters, parameter->record, object);
+      break;
+    case PARAMETER_RECORDS:
+      bind_records(parameters, parameter->record, object, parameter->n);
+      break;
+    }
+  }
 }
 
 static bool run_of(struct db *db, const struct statement *statement, const struct db_bound *bound,
@@ -301,88 +317,6 @@ struct db_parameter parameter_all_runs(void) {
   }
   db_array_finish(&runs);
   return parameter_taken("all_runs", runs.text);
-}
-
-static void argument_bind(struct db_parameters *parameters, const struct db_argument *given) {
-  const char *name = given->name;
-  switch (given->kind) {
-  case ARGUMENT_TEXT:
-    bind_text(parameters, name, given->at);
-    break;
-  case ARGUMENT_TAKEN:
-    bind_taken(parameters, name, given->taken, false);
-    break;
-  case ARGUMENT_INTEGER:
-    bind_integer(parameters, name, given->integer);
-    break;
-  case ARGUMENT_ID:
-    bind_id(parameters, name, given->integer);
-    break;
-  case ARGUMENT_NUMBER:
-    bind_number(parameters, name, given->number);
-    break;
-  case ARGUMENT_BOOL:
-    bind_bool(parameters, name, given->integer);
-    break;
-  case ARGUMENT_BYTES:
-    bind_bytes(parameters, name, given->at, given->n);
-    break;
-  case ARGUMENT_DIGEST:
-    bind_digest(parameters, name, given->at);
-    break;
-  case ARGUMENT_DIGESTS:
-    bind_digests(parameters, name, given->at, given->n);
-    break;
-  case ARGUMENT_JSON:
-    bind_json(parameters, name, given->at);
-    break;
-  case ARGUMENT_TEXTS:
-    bind_texts(parameters, name, given->at, given->n);
-    break;
-  case ARGUMENT_INTEGERS:
-    bind_integers(parameters, name, given->at, given->n);
-    break;
-  case ARGUMENT_RANGES:
-    bind_ranges(parameters, name, given->at);
-    break;
-  case ARGUMENT_ARRAY:
-    bind_array(parameters, name, given->array);
-    break;
-  case ARGUMENT_RECORD:
-    bind_record(parameters, given->record, given->at);
-    break;
-  case ARGUMENT_RECORDS:
-    bind_records(parameters, given->record, given->at, given->n);
-    break;
-  case ARGUMENT_AUTHOR:
-    bind_author(parameters, given->at);
-    break;
-  case ARGUMENT_ALL_RUNS:
-    bind_all_runs(parameters);
-    break;
-  case ARGUMENT_END:
-    break;
-  }
-}
-
-void bind_arguments(struct db_parameters *parameters, const struct db_argument *given) {
-  for (; given->kind != ARGUMENT_END; given++)
-    argument_bind(parameters, given);
-}
-
-struct db_rows *db_query_given(struct db *db, const struct statement *statement,
-                               const struct db_argument *given, struct error *error) {
-  struct db_rows *rows;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_arguments(&parameters, given);
-  return db_run(db, statement, &parameters, &rows, error) ? rows : NULL;
-}
-
-bool db_execute_given(struct db *db, const struct statement *statement,
-                      const struct db_argument *given, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_arguments(&parameters, given);
-  return db_run(db, statement, &parameters, NULL, error);
 }
 
 struct digest db_get_digest(const struct db_rows *rows, int row, const char *column) {

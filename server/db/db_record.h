@@ -70,6 +70,15 @@ struct db_parameter parameter_integers(const char *name, const void *integers, s
       const struct digest *: parameter_digests,                                                    \
       default: parameter_integers)(name, all, n)
 
+/* Several parameters: as by bind_record, bind_records and bind_author. */
+#define BIND_RECORD(of, object)                                                                    \
+  ((struct db_parameter){.kind = PARAMETER_RECORD, .record = (of), .value = (const void *)(object)})
+#define BIND_RECORDS(of, objects, count)                                                           \
+  ((struct db_parameter){                                                                          \
+      .kind = PARAMETER_RECORDS, .record = (of), .value = (const void *)(objects), .n = (count)})
+#define BIND_AUTHOR(author)                                                                        \
+  ((struct db_parameter){.kind = PARAMETER_AUTHOR, .value = (const void *)(author)})
+
 /* The rows, or NULL after a failure. */
 #define db_query(db, statement, error, ...) db_query_of(db, statement, error, BOUND(__VA_ARGS__))
 /* Without rows. */
@@ -107,76 +116,6 @@ must_check void *db_list_of(struct db *db, const struct statement *statement,
 /* Adds such parameters to those of a statement. */
 #define bind_values(parameters, ...) bind_list(parameters, BOUND(__VA_ARGS__))
 void bind_list(struct db_parameters *parameters, const struct db_bound *bound);
-
-/* A parameter of db_query: by the type of its value, as by bind_text, bind_integer, …, with its
- * name. BY_RECORD, BY_RECORDS and BY_AUTHOR are several. */
-struct db_argument {
-  const char *name;
-  enum db_argument_kind {
-    ARGUMENT_END,
-    ARGUMENT_TEXT,
-    ARGUMENT_TAKEN,
-    ARGUMENT_INTEGER,
-    ARGUMENT_ID,
-    ARGUMENT_NUMBER,
-    ARGUMENT_BOOL,
-    ARGUMENT_BYTES,
-    ARGUMENT_DIGEST,
-    ARGUMENT_DIGESTS,
-    ARGUMENT_JSON,
-    ARGUMENT_TEXTS,
-    ARGUMENT_INTEGERS,
-    ARGUMENT_RANGES,
-    ARGUMENT_ARRAY,
-    ARGUMENT_RECORD,
-    ARGUMENT_RECORDS,
-    ARGUMENT_AUTHOR,
-    ARGUMENT_ALL_RUNS,
-  } kind;
-  const void *at;
-  union {
-    int64_t integer;
-    double number;
-    size_t n;
-    char *taken;
-    struct db_array *array;
-  };
-  const struct record *record;
-};
-#define BY_TEXT(name, text) {name, ARGUMENT_TEXT, text}
-#define BY_TAKEN(name, text) {name, ARGUMENT_TAKEN, .taken = text}
-#define BY_INTEGER(name, value) {name, ARGUMENT_INTEGER, .integer = value}
-#define BY_ID(name, id) {name, ARGUMENT_ID, .integer = id}
-#define BY_NUMBER(name, value) {name, ARGUMENT_NUMBER, .number = value}
-#define BY_BOOL(name, is_true) {name, ARGUMENT_BOOL, .integer = is_true}
-#define BY_BYTES(name, bytes, size) {name, ARGUMENT_BYTES, bytes, .n = size}
-#define BY_DIGEST(name, digest) {name, ARGUMENT_DIGEST, digest}
-#define BY_DIGESTS(name, digests, count) {name, ARGUMENT_DIGESTS, digests, .n = count}
-#define BY_JSON(name, json) {name, ARGUMENT_JSON, json}
-#define BY_TEXTS(name, texts, count) {name, ARGUMENT_TEXTS, texts, .n = count}
-#define BY_INTEGERS(name, integers, count) {name, ARGUMENT_INTEGERS, integers, .n = count}
-#define BY_RANGES(name, ranges) {name, ARGUMENT_RANGES, ranges}
-#define BY_ARRAY(name, value) {name, ARGUMENT_ARRAY, .array = value}
-#define BY_RECORD(record, object) {NULL, ARGUMENT_RECORD, object, {0}, record}
-#define BY_RECORDS(record, objects, count) {NULL, ARGUMENT_RECORDS, objects, {.n = count}, record}
-#define BY_AUTHOR(author) {NULL, ARGUMENT_AUTHOR, author}
-#define BY_ALL_RUNS {NULL, ARGUMENT_ALL_RUNS}
-
-/* Binds arguments, the last of which is ARGUMENT_END. */
-void bind_arguments(struct db_parameters *parameters, const struct db_argument *given);
-#define DB_ARGUMENTS(...) ((const struct db_argument[]){__VA_ARGS__ __VA_OPT__(, ){NULL}})
-
-/* Runs a statement with these arguments, as db_run: db_query(db, &sql_…, error, BY_TEXT("tag",
- * tag), …). Returns its rows, the caller's; NULL: it failed. */
-#define db_query(db, statement, error, ...)                                                        \
-  db_query_given(db, statement, DB_ARGUMENTS(__VA_ARGS__), error)
-must_check struct db_rows *db_query_given(struct db *db, const struct statement *statement,
-                                          const struct db_argument *given, struct error *error);
-/* The same for a statement whose rows are not needed. */
-#define db_execute(db, statement, error, ...)                                                      \
-  db_execute_given(db, statement, DB_ARGUMENTS(__VA_ARGS__), error)
-must_check bool db_execute_given(struct db *db, const struct statement *statement,
-                                 const struct db_argument *given, struct error *error);
 
 /* Binds :all_runs, all that a device may run (common/enrolment/enrolment.h), as text[]. */
 #define bind_all_runs(parameters) bind_parameter(parameters, parameter_all_runs())

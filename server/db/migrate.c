@@ -151,7 +151,7 @@ int64_t migrations_version(const struct migrations *migrations) {
 static bool applied_check(struct db *db, const struct migrations *migrations, size_t *ret_next,
                           struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_migrations_list, error, BY_INTEGER("base", BASE_VERSION));
+      db_query(db, &sql_migrations_list, error, BIND("base", BASE_VERSION));
   if (!rows)
     return false;
 
@@ -183,7 +183,7 @@ static bool applied_check(struct db *db, const struct migrations *migrations, si
 static bool base_read(struct db *db, const struct migrations *migrations, char **ret_sql,
                       struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_migrations_before_base, error, BY_INTEGER("base", BASE_VERSION));
+      db_query(db, &sql_migrations_before_base, error, BIND("base", BASE_VERSION));
   if (!rows)
     return false;
   if (db_count(rows) == 0) {
@@ -248,8 +248,8 @@ static bool next_apply(struct db *db, const struct migrations *migrations, bool 
   size_t version = BASE_VERSION + next;
   log_info("migrate: applying %04zu_%s", version, migration->name);
   if (!db_run_script(db, base ? base : migration->sql, error) ||
-      !db_execute(db, &sql_migrations_note, error, BY_INTEGER("version", (int64_t)version),
-                  BY_TEXT("name", migration->name), BY_TEXT("checksum", migration->checksum)))
+      !db_execute(db, &sql_migrations_note, error, BIND("version", (int64_t)version),
+                  BIND("name", migration->name), BIND("checksum", migration->checksum)))
     return error_prefix(error, "migration %04zu_%s failed and was undone: ", version,
                         migration->name);
 
@@ -286,7 +286,7 @@ bool migrate_version(struct db *db, int64_t *ret_version, struct error *error) {
 }
 
 bool migrate_grant(struct db *db, const char *role, struct error *error) {
-  cleanup_rows struct db_rows *rows = db_query(db, &sql_migrate_role, error, BY_TEXT("role", role));
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_migrate_role, error, BIND("role", role));
   if (!rows)
     return false;
   if (!db_count(rows))

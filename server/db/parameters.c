@@ -54,21 +54,19 @@ void bind_taken(struct db_parameters *parameters, const char *name, char *text,
   bind_parameter(parameters, parameter);
 }
 
-void bind_array(struct db_parameters *parameters, const char *name, struct db_array *array) {
+struct db_parameter parameter_array(const char *name, struct db_array *array) {
   db_array_finish(array);
-  bind_taken(parameters, name, TAKE(array->text), false);
+  return parameter_taken(name, TAKE(array->text));
 }
 
-void bind_texts(struct db_parameters *parameters, const char *name, const char *const *texts,
-                size_t n) {
+struct db_parameter parameter_texts(const char *name, const char *const *texts, size_t n) {
   struct db_array array;
+  if (!texts)
+    return parameter_text(name, NULL);
   db_array_init(&array);
-  for (size_t i = 0; texts && i < n; i++)
+  for (size_t i = 0; i < n; i++)
     db_array_text(&array, texts[i]);
-  if (texts)
-    bind_array(parameters, name, &array);
-  else
-    bind_text(parameters, name, NULL);
+  return parameter_array(name, &array);
 }
 
 void db_parameters_release(struct db_parameters *parameters) {

@@ -232,7 +232,7 @@ static bool demand_keep(struct worker *worker, const struct demand_report *repor
   /* A name refers to the kernel of this name that was registered last. */
   cleanup_catalog struct catalog catalog = {0};
   cleanup_rows struct db_rows *named =
-      db_query(worker->db, &sql_demand_kernels, error, BY_ARRAY("names", &names));
+      db_query(worker->db, &sql_demand_kernels, error, parameter_array("names", &names));
   if (!named)
     return false;
 
@@ -269,13 +269,12 @@ static bool demand_keep(struct worker *worker, const struct demand_report *repor
   *ret_accepted = n;
   bool ok =
       n == 0 ||
-      db_execute(worker->db, &sql_demand_add, error, BY_RECORDS(&row_record, rows, n),
-                 BY_DIGEST("environment_digest", &digest),
-                 BY_TAKEN("environment", json_canonical(environment)), BY_TEXT("tag", report->tag),
-                 BY_TEXT("image", report->image ? report->image : ""),
-                 BY_TEXT("regime", regime_name(report->regime)),
-                 BY_INTEGER("rows_max", DEMAND_ROWS_MAX), BY_INTEGER("total_max", DEMAND_TOTAL_MAX),
-                 BY_AUTHOR(author));
+      db_execute(worker->db, &sql_demand_add, error, BIND_RECORDS(&row_record, rows, n),
+                 BIND("environment_digest", &digest),
+                 parameter_taken("environment", json_canonical(environment)),
+                 BIND("tag", report->tag), BIND("image", report->image ? report->image : ""),
+                 BIND("regime", regime_name(report->regime)), BIND("rows_max", DEMAND_ROWS_MAX),
+                 BIND("total_max", DEMAND_TOTAL_MAX), BIND_AUTHOR(author));
   db_records_free(&row_record, rows, n);
   return ok;
 }
@@ -302,11 +301,11 @@ static bool misses_keep(struct worker *worker, const struct demand_report *repor
   }
   cleanup_rows struct db_rows *rows = db_query(
       worker->db, &sql_demand_misses_add, error,
-      BY_RECORDS(&miss_record, report->missed, report->n_missed), BY_ARRAY("key", &keys),
-      BY_ARRAY("key_digest", &digests), BY_DIGEST("environment_digest", &digest),
-      BY_TAKEN("environment", json_canonical(environment)), BY_TEXT("tag", report->tag),
-      BY_TEXT("regime", regime_name(report->regime)), BY_INTEGER("rows_max", DEMAND_ROWS_MAX),
-      BY_INTEGER("total_max", DEMAND_TOTAL_MAX), BY_AUTHOR(author));
+      BIND_RECORDS(&miss_record, report->missed, report->n_missed), parameter_array("key", &keys),
+      parameter_array("key_digest", &digests), BIND("environment_digest", &digest),
+      parameter_taken("environment", json_canonical(environment)), BIND("tag", report->tag),
+      BIND("regime", regime_name(report->regime)), BIND("rows_max", DEMAND_ROWS_MAX),
+      BIND("total_max", DEMAND_TOTAL_MAX), BIND_AUTHOR(author));
   if (!rows)
     return false;
   *ret_stored = (size_t)db_count(rows);
@@ -349,17 +348,17 @@ bool route_demand_post(struct worker *worker, struct request *request, struct er
 
 bool demand_wanted_read(struct db *db, int64_t limit, enum demand_use use, int64_t policy,
                         struct db_rows **ret_rows, struct error *error) {
-  return (*ret_rows = db_query(db, &sql_demand_wanted, error, BY_INTEGER("limit", limit),
-                               BY_NUMBER("gain", DEMAND_GAIN),
-                               BY_BOOL("is_list", use == DEMAND_LIST), BY_ID("policy", policy)));
+  return (*ret_rows = db_query(
+              db, &sql_demand_wanted, error, BIND("limit", limit), BIND("gain", DEMAND_GAIN),
+              parameter_bool("is_list", use == DEMAND_LIST), parameter_id("policy", policy)));
 }
 
 bool demand_decide(struct db *db, int64_t id, int64_t job, const struct error *refused,
                    struct error *error) {
-  return db_execute(db, &sql_demand_decided, error, BY_INTEGER("id", id),
-                    BY_TEXT("refused", job ? NULL : refused->message),
-                    BY_BOOL("waits", !job && refused->kind == ERROR_UNAVAILABLE),
-                    BY_ID("job", job));
+  return db_execute(db, &sql_demand_decided, error, BIND("id", id),
+                    BIND("refused", job ? NULL : refused->message),
+                    parameter_bool("waits", !job && refused->kind == ERROR_UNAVAILABLE),
+                    parameter_id("job", job));
 }
 
 bool route_demand_get(struct worker *worker, struct request *request, struct error *error) {
@@ -368,8 +367,8 @@ bool route_demand_get(struct worker *worker, struct request *request, struct err
   const char *after;
   if (!page_read(request, &limit, &after, error) ||
       !demand_wanted_read(worker->db, limit, DEMAND_LIST, 0, &rows, error) ||
-      !(missed = db_query(worker->db, &sql_demand_missed, error, BY_INTEGER("limit", limit),
-                          BY_INTEGER("days", DEMAND_MISS_DAYS))))
+      !(missed = db_query(worker->db, &sql_demand_missed, error, BIND("limit", limit),
+                          BIND("days", DEMAND_MISS_DAYS))))
     return false;
   return request_answer_json(
       request, 200,
@@ -468,7 +467,7 @@ bool route_demand_queue(struct worker *worker, struct request *request, struct e
 
 void demand_housekeep(struct worker *worker) {
   struct error error;
-  if (!db_execute(worker->db, &sql_demand_misses_collect, &error,
-                  BY_INTEGER("days", DEMAND_MISS_DAYS), BY_INTEGER("at_once", DEMAND_ITEMS_MAX)))
+  if (!db_execute(worker->db, &sql_demand_misses_collect, &error, BIND("days", DEMAND_MISS_DAYS),
+                  BIND("at_once", DEMAND_ITEMS_MAX)))
     log_warning("demand: %s", error.message);
 }

@@ -286,7 +286,7 @@ static bool usage_write(struct worker *worker, FILE *out, struct error *error) {
   static const char each[] = "wavetune_device_seconds_total",
                     all[] = "wavetune_device_seconds_all_total";
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_fleet_device_seconds, error, BY_INTEGER("limit", KERNELS_MAX));
+      db_query(worker->db, &sql_fleet_device_seconds, error, BIND("limit", KERNELS_MAX));
   if (!rows)
     return false;
 

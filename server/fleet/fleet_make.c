@@ -232,10 +232,9 @@ static void device_complete(struct fleet_device *device, const struct fleet_summ
 
 static bool devices_read(struct worker *worker, const struct fleet_summary *before,
                          struct fleet_summary *summary, struct error *error) {
-  cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_fleet_devices, error,
-               BY_INTEGER("live_ms", agent_live_ms(server_options(worker->server))),
-               BY_INTEGER("gone_days", GONE_DAYS));
+  cleanup_rows struct db_rows *rows = db_query(
+      worker->db, &sql_fleet_devices, error,
+      BIND("live_ms", agent_live_ms(server_options(worker->server))), BIND("gone_days", GONE_DAYS));
   if (!rows)
     return false;
 

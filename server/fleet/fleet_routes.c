@@ -319,8 +319,8 @@ bool route_cost_get(struct worker *worker, struct request *request, struct error
   cleanup_free char *from = from_ms == FIELD_NONE ? NULL : xasprintf("%" PRId64, from_ms),
                     *to = to_ms == FIELD_NONE ? NULL : xasprintf("%" PRId64, to_ms);
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_fleet_cost, error, BY_TEXT("by", by), BY_TEXT("from_ms", from),
-               BY_TEXT("to_ms", to), BY_INTEGER("limit", COST_ROWS_MAX));
+      db_query(worker->db, &sql_fleet_cost, error, BIND("by", by), BIND("from_ms", from),
+               BIND("to_ms", to), BIND("limit", COST_ROWS_MAX));
   if (!rows)
     return false;
 

@@ -21,8 +21,8 @@ static const char *const tables[] = {
 static void session_end(struct worker *worker, const struct idle_session *session) {
   struct error error;
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_health_end_session, &error, BY_INTEGER("pid", session->pid),
-               BY_INTEGER("idle_ms", server_options(worker->server)->end_idle_s * 1000));
+      db_query(worker->db, &sql_health_end_session, &error, BIND("pid", session->pid),
+               BIND("idle_ms", server_options(worker->server)->end_idle_s * 1000));
   if (!rows)
     log_warning("database: cannot end session pid=%" PRId64 " application=%s idle_s=%.0f: %s "
                 "(grant pg_signal_backend to the server's role)",
@@ -37,7 +37,7 @@ static bool sessions_read(struct worker *worker, struct database_health *health,
                           struct error *error) {
   int64_t end_idle_s = server_options(worker->server)->end_idle_s;
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_health_sessions, error, BY_INTEGER("limit", IDLE_SESSIONS_MAX));
+      db_query(worker->db, &sql_health_sessions, error, BIND("limit", IDLE_SESSIONS_MAX));
   if (!rows)
     return false;
 
@@ -69,7 +69,7 @@ static bool sessions_read(struct worker *worker, struct database_health *health,
 static bool effects_read(struct db *db, struct database_health *health, struct error *error) {
   cleanup_rows struct db_rows *dead = NULL, *age = NULL;
   if (!(dead = db_query(db, &sql_health_dead_rows, error,
-                        BY_TEXTS("tables", tables, HOT_TABLE_COUNT))) ||
+                        parameter_texts("tables", tables, HOT_TABLE_COUNT))) ||
       !(age = db_query(db, &sql_health_xmin_age, error)))
     return false;
 

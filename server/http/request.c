@@ -104,9 +104,9 @@ static bool page_answer(struct worker *worker, struct request *request, const st
 }
 
 bool answer_page_given(struct worker *worker, struct request *request, const struct list *list,
-                       struct error *error, const struct db_argument *given) {
+                       struct error *error, const struct db_bound *given) {
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_arguments(&parameters, given);
+  bind_list(&parameters, given);
   return page_answer(worker, request, list, &parameters, error);
 }
 

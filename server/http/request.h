@@ -160,10 +160,10 @@ struct list {
 /* Answers with the page that the query's limit and after name. The statement's other parameters
  * are those of db_query. */
 #define answer_page_by(worker, request, list, error, ...)                                          \
-  answer_page_given(worker, request, list, error, DB_ARGUMENTS(__VA_ARGS__))
+  answer_page_given(worker, request, list, error, BOUND(__VA_ARGS__))
 must_check bool answer_page_given(struct worker *worker, struct request *request,
                                   const struct list *list, struct error *error,
-                                  const struct db_argument *given);
+                                  const struct db_bound *given);
 
 /* For handlers that answer errors (ROUTE_ANSWERING): these answer and return false. */
 must_check bool request_query_only(struct request *request, const char *const *names);

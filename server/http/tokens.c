@@ -292,7 +292,7 @@ static size_t tokens_read(const struct db_rows *rows, struct auth_token *ret) {
 bool tokens_find(struct db *db, const struct digest *digests, size_t n,
                  struct auth_token *ret_tokens, size_t *ret_n, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_tokens_find, error, BY_DIGESTS("digests", digests, n));
+      db_query(db, &sql_tokens_find, error, BIND_ALL("digests", digests, n));
   if (!rows)
     return false;
   *ret_n = tokens_read(rows, ret_tokens);
@@ -300,7 +300,7 @@ bool tokens_find(struct db *db, const struct digest *digests, size_t n,
 }
 
 bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n, struct error *error) {
-  return db_execute(db, &sql_tokens_settle_used, error, BY_INTEGERS("ids", ids, n));
+  return db_execute(db, &sql_tokens_settle_used, error, BIND_ALL("ids", ids, n));
 }
 
 bool tokens_agent_of_certificate(const struct server *server, const struct digest *certificate,
@@ -325,7 +325,7 @@ bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SIZE], struct
 
   ALWAYS(RAND_bytes(random, sizeof random) == 1);
   bool ok = db_execute(db, &sql_identities_secret_make, error,
-                       BY_BYTES("secret", random, sizeof random)) &&
+                       parameter_bytes("secret", random, sizeof random)) &&
             (rows = db_query(db, &sql_identities_secret, error));
   OPENSSL_cleanse(random, sizeof random);
   if (!ok)

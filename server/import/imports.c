@@ -64,8 +64,9 @@ static bool kernels_store(struct db *db, const struct import_post *post,
 
   if (hashes.n == 0)
     return true;
-  return db_execute(db, &sql_import_kernels, error, BY_ARRAY("hash", &hashes),
-                    BY_ARRAY("name", &names), BY_ARRAY("manifest", &manifests), BY_AUTHOR(author));
+  return db_execute(db, &sql_import_kernels, error, parameter_array("hash", &hashes),
+                    parameter_array("name", &names), parameter_array("manifest", &manifests),
+                    BIND_AUTHOR(author));
 }
 
 /* Stores the post in the caller's transaction. A row replaces the one of the same kernel, key,
@@ -82,11 +83,11 @@ static bool all_store(struct db *db, const struct import_post *post, const struc
     size_t left = post->n_rows - first;
     cleanup_rows struct db_rows *rows =
         db_query(db, &sql_imports_store, error,
-                 BY_RECORDS(&import_row_record, post->rows + first,
-                            left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE),
-                 BY_DIGEST("environment_digest", &digest),
-                 BY_TAKEN("environment", json_canonical(environment)), BY_TEXT("tag", post->tag),
-                 BY_TEXT("format", post->format), BY_AUTHOR(author));
+                 BIND_RECORDS(&import_row_record, post->rows + first,
+                              left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE),
+                 BIND("environment_digest", &digest),
+                 parameter_taken("environment", json_canonical(environment)),
+                 BIND("tag", post->tag), BIND("format", post->format), BIND_AUTHOR(author));
     if (!rows)
       return false;
     counts.added += db_get_integer(rows, 0, "added");
@@ -209,18 +210,18 @@ bool route_import_list(struct worker *worker, struct request *request, struct er
   if (hash && !digest_parse(hash, &kernel))
     return error_set(error, "\"kernel\" is not \"sha256:\" and 64 lower-case hexadecimal digits");
 
-  return answer_page_by(worker, request, &list, error, BY_DIGEST("kernel", hash ? &kernel : NULL),
-                        BY_TEXT("format", request_query(request, "format")),
-                        BY_TEXT("tag", request_query(request, "tag")));
+  return answer_page_by(worker, request, &list, error, BIND("kernel", hash ? &kernel : NULL),
+                        BIND("format", request_query(request, "format")),
+                        BIND("tag", request_query(request, "tag")));
 }
 
 /* Stores an identity unless it is stored already. `text` is canonical JSON and has this digest. */
 static bool image_store(struct db *db, const struct digest *digest, const char *text,
                         const struct author *author, bool *ret_is_new, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_begin(db, error) &&
-            (rows = db_query(db, &sql_image_insert, error, BY_DIGEST("digest", digest),
-                             BY_TEXT("identity", text), BY_AUTHOR(author)));
+  bool ok =
+      db_begin(db, error) && (rows = db_query(db, &sql_image_insert, error, BIND("digest", digest),
+                                              BIND("identity", text), BIND_AUTHOR(author)));
   *ret_is_new = ok && db_affected(rows) == 1;
   ok = ok && (!*ret_is_new || audit_note_digest(db, author, AUDIT_PUT_IMAGE, digest, NULL, error));
   return db_end(db, ok, error);
@@ -228,7 +229,7 @@ static bool image_store(struct db *db, const struct digest *digest, const char *
 
 bool image_load(struct db *db, const struct digest *digest, char **ret_text, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_image_select, error, BY_DIGEST("digest", digest));
+      db_query(db, &sql_image_select, error, BIND("digest", digest));
   if (!rows)
     return false;
   *ret_text = db_count(rows) ? xstrdup(db_get(rows, 0, "identity")) : NULL;

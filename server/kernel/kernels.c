@@ -63,7 +63,7 @@ const struct record build_item_record = RECORD("BuildItem", struct stored_code, 
 bool kernels_load(struct db *db, const struct digest *hashes, size_t n, json_t **ret_manifests,
                   struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_kernels_manifests, error, BY_DIGESTS("hashes", hashes, n));
+      db_query(db, &sql_kernels_manifests, error, BIND_ALL("hashes", hashes, n));
   if (!rows)
     return false;
 
@@ -80,8 +80,8 @@ bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest
 
 bool build_load(struct db *db, const struct digest *kernel, const struct digest *digest,
                 char **ret_text, struct error *error) {
-  cleanup_rows struct db_rows *rows = db_query(
-      db, &sql_build_select, error, BY_DIGEST("kernel", kernel), BY_DIGEST("digest", digest));
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_build_select, error, BIND("kernel", kernel), BIND("digest", digest));
   if (!rows)
     return false;
 
@@ -104,10 +104,10 @@ bool build_load(struct db *db, const struct digest *kernel, const struct digest 
 bool agents_refusing(struct db *db, const struct code_of_job *code, int64_t live_ms, int64_t *ret_n,
                      bool *ret_able, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_agents_refusing, error, BY_DIGEST("hardware", code->hardware),
-               BY_DIGEST("kernel", code->kernel), BY_DIGEST("build", code->build),
-               BY_BOOL("is_plain", code->is_plain), BY_TEXT("regime", regime_name(code->regime)),
-               BY_INTEGER("live_ms", live_ms));
+      db_query(db, &sql_agents_refusing, error, BIND("hardware", code->hardware),
+               BIND("kernel", code->kernel), BIND("build", code->build),
+               parameter_bool("is_plain", code->is_plain),
+               BIND("regime", regime_name(code->regime)), BIND("live_ms", live_ms));
   if (!rows)
     return false;
 
@@ -127,13 +127,12 @@ static bool digest_of_path(struct request *request, int segment, const char *wha
 
 /* Stores a kernel or a build with its files, unless it is stored already, and notes it in the audit
  * log: one transaction. */
-static bool code_store(struct db *db, const struct statement *insert,
-                       const struct db_argument *given, const struct audit_row *note,
-                       bool *ret_is_new, struct error *error) {
+static bool code_store(struct db *db, const struct statement *insert, const struct db_bound *given,
+                       const struct audit_row *note, bool *ret_is_new, struct error *error) {
   if (!db_begin(db, error))
     return false;
 
-  cleanup_rows struct db_rows *rows = db_query_given(db, insert, given, error);
+  cleanup_rows struct db_rows *rows = db_query_of(db, insert, error, given);
   bool ok = rows;
   *ret_is_new = ok && db_get_integer(rows, 0, "made") == 1;
   if (*ret_is_new)
@@ -158,8 +157,8 @@ static bool reference_store(struct worker *worker, struct request *request,
   const struct audit_row note = {request_author(request), AUDIT_REGISTER,
                                  digest_format(&kernel->hash, hash), detail};
   return code_store(worker->db, &sql_kernel_set_reference,
-                    DB_ARGUMENTS(BY_DIGEST("hash", &kernel->hash),
-                                 BY_JSON("manifest", kernel->json), BY_DIGESTS("files", files, n)),
+                    BOUND(BIND("hash", &kernel->hash), BIND("manifest", kernel->json),
+                          BIND_ALL("files", files, n)),
                     &note, &is_new, error);
 }
 
@@ -194,10 +193,10 @@ bool route_kernel_post(struct worker *worker, struct request *request, struct er
   const struct audit_row note = {author, AUDIT_REGISTER, digest_format(&kernel->hash, hash),
                                  detail};
   bool ok = code_store(worker->db, &sql_kernel_insert,
-                       DB_ARGUMENTS(BY_DIGEST("hash", &kernel->hash), BY_TEXT("name", kernel->name),
-                                    BY_TEXT("language", language_name(kernel->language)),
-                                    BY_TEXT("manifest", manifest), BY_DIGESTS("files", files, n),
-                                    BY_AUTHOR(author)),
+                       BOUND(BIND("hash", &kernel->hash), BIND("name", kernel->name),
+                             BIND("language", language_name(kernel->language)),
+                             BIND("manifest", manifest), BIND_ALL("files", files, n),
+                             BIND_AUTHOR(author)),
                        &note, &is_new, error);
   if (ok && !is_new && kernel->is_captured && kernel->reference.source.path)
     ok = reference_store(worker, request, kernel, files, n, error);
@@ -211,7 +210,7 @@ bool route_kernel_post(struct worker *worker, struct request *request, struct er
 static bool build_may_be_stored(struct worker *worker, const struct digest *digest,
                                 struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_build_removed, error, BY_DIGEST("digest", digest));
+      db_query(worker->db, &sql_build_removed, error, BIND("digest", digest));
   if (!rows)
     return false;
   if (!db_count(rows))
@@ -258,16 +257,15 @@ bool route_build_put(struct worker *worker, struct request *request, struct erro
   cleanup_json json_t *detail =
       json_pack("{s:o, s:s}", "kernel", json_digest_text(&build->kernel), "arch", build->arch);
   const struct audit_row note = {author, AUDIT_PUT_BUILD, request->segments[1], detail};
-  if (!code_store(
-          worker->db, &sql_build_insert,
-          DB_ARGUMENTS(BY_DIGEST("digest", &build->digest), BY_DIGEST("kernel", &build->kernel),
-                       BY_TEXT("arch", build->arch), BY_TEXT("triton", build->triton),
-                       BY_TEXT("torch", build->torch), BY_TEXT("rocm", build->rocm),
-                       BY_INTEGER("variants", (int64_t)build->n_variants),
-                       BY_TAKEN("build", json_canonical(build->json)),
-                       BY_TAKEN("head", json_canonical(head)),
-                       BY_DIGESTS("files", build->objects, build->n_objects), BY_AUTHOR(author)),
-          &note, &is_new, error))
+  if (!code_store(worker->db, &sql_build_insert,
+                  BOUND(BIND("digest", &build->digest), BIND("kernel", &build->kernel),
+                        BIND("arch", build->arch), BIND("triton", build->triton),
+                        BIND("torch", build->torch), BIND("rocm", build->rocm),
+                        BIND("variants", (int64_t)build->n_variants),
+                        parameter_taken("build", json_canonical(build->json)),
+                        parameter_taken("head", json_canonical(head)),
+                        BIND_ALL("files", build->objects, build->n_objects), BIND_AUTHOR(author)),
+                  &note, &is_new, error))
     return false;
   return request_answer_json(request, is_new ? 201 : 200,
                              json_pack("{s:s}", "build", request->segments[1]));
@@ -279,7 +277,7 @@ bool route_kernel_get(struct worker *worker, struct request *request, struct err
     return false;
 
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_kernel_select, error, BY_DIGEST("hash", &hash));
+      db_query(worker->db, &sql_kernel_select, error, BIND("hash", &hash));
   if (!rows)
     return false;
   if (!db_count(rows))
@@ -307,8 +305,8 @@ static bool build_remove(struct db *db, const struct author *author, const struc
                          const struct digest *digest, struct error *error) {
   char text[DIGEST_TEXT_SIZE], of[DIGEST_TEXT_SIZE];
   digest_format(digest, text);
-  cleanup_rows struct db_rows *rows = db_query(
-      db, &sql_build_needed, error, BY_DIGEST("digest", digest), BY_DIGEST("kernel", kernel));
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_build_needed, error, BIND("digest", digest), BIND("kernel", kernel));
   if (!rows)
     return false;
   if (!db_count(rows))
@@ -324,8 +322,8 @@ static bool build_remove(struct db *db, const struct author *author, const struc
     return error_of(error, ERROR_CONFLICT, "the jobs %s run the build %s: cancel them first",
                     db_get(rows, 0, "jobs"), text);
 
-  return db_execute(db, &sql_build_remove, error, BY_DIGEST("digest", digest),
-                    BY_DIGEST("kernel", kernel), BY_TEXT("author", author->name)) &&
+  return db_execute(db, &sql_build_remove, error, BIND("digest", digest), BIND("kernel", kernel),
+                    BIND("author", author->name)) &&
          audit_note_digest(db, author, AUDIT_REMOVE_BUILD, digest,
                            json_pack("{s:o}", "kernel", json_digest_text(kernel)), error);
 }
@@ -345,14 +343,14 @@ bool route_build_delete(struct worker *worker, struct request *request, struct e
 bool route_kernel_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_kernels_list, .record = &kernel_item_record};
   return answer_page_by(worker, request, &list, error,
-                        BY_TEXT("name", request_query(request, "name")));
+                        BIND("name", request_query(request, "name")));
 }
 
 bool route_build_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_builds_list, .record = &build_item_record};
   struct digest hash;
   return digest_of_path(request, 0, "kernel", &hash, error) &&
-         answer_page_by(worker, request, &list, error, BY_DIGEST("kernel", &hash));
+         answer_page_by(worker, request, &list, error, BIND("kernel", &hash));
 }
 
 /* Signatures. A request has the signature and its public key, and the signature is verified, so
@@ -435,17 +433,17 @@ static bool signature_store(struct db *db, const struct signed_code *code,
 
   bool ok =
       db_begin(db, error) &&
-      (stored = db_query(db, &sql_code_signature_store, error, BY_DIGEST("digest", digest),
-                         BY_DIGEST("key", &signature->key), BY_TEXT("signature", signature->text),
-                         BY_TEXT("expires_at", signature->expires_s
-                                                   ? time_text_format(signature->expires_s, expires)
-                                                   : NULL),
-                         BY_INTEGER("most", CODE_SIGNATURES_MAX), BY_AUTHOR(author)));
+      (stored = db_query(db, &sql_code_signature_store, error, BIND("digest", digest),
+                         BIND("key", &signature->key), BIND("signature", signature->text),
+                         BIND("expires_at", signature->expires_s
+                                                ? time_text_format(signature->expires_s, expires)
+                                                : NULL),
+                         BIND("most", CODE_SIGNATURES_MAX), BIND_AUTHOR(author)));
   if (ok && db_get_bool(stored, 0, "is_new"))
     ok = audit_note_digest(db, author, AUDIT_SIGN_CODE, digest,
                            json_pack("{s:o}", "key", json_digest_text(&signature->key)), error);
   if (ok && db_get_bool(stored, 0, "has_room"))
-    ok = (all = db_query(db, &sql_code_signatures_load, error, BY_DIGEST("digest", digest)));
+    ok = (all = db_query(db, &sql_code_signatures_load, error, BIND("digest", digest)));
   if (!db_end(db, ok, error))
     return false;
 
@@ -468,8 +466,8 @@ static bool signature_post(struct worker *worker, struct request *request,
   json_t *answer;
   signed_code_format(code, what);
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_code_is_registered, error, BY_DIGEST("kernel", &code->kernel),
-               BY_DIGEST("build", code->is_build ? &code->build : NULL));
+      db_query(worker->db, &sql_code_is_registered, error, BIND("kernel", &code->kernel),
+               BIND("build", code->is_build ? &code->build : NULL));
   if (!rows)
     return false;
 

@@ -167,12 +167,12 @@ static bool identity_store(struct db *db, struct identity *identity, const struc
 
   bool ok =
       db_begin(db, error) &&
-      (rows = db_query(db, &sql_identity_put, error, BY_TEXT("name", identity->name),
-                       BY_TEXT("role", identity->role), BY_DIGEST("digest", &identity->digest),
-                       BY_INTEGER("until_s", until_s), BY_TEXT("issuer", identity->issuer),
-                       BY_INTEGER("issued_s", (int64_t)issued_s - JWT_LEEWAY_S),
-                       BY_TEXTS("channels", (const char *const *)identity->channels.all,
-                                identity->channels.n)));
+      (rows = db_query(db, &sql_identity_put, error, BIND("name", identity->name),
+                       BIND("role", identity->role), BIND("digest", &identity->digest),
+                       BIND("until_s", until_s), BIND("issuer", identity->issuer),
+                       BIND("issued_s", (int64_t)issued_s - JWT_LEEWAY_S),
+                       parameter_texts("channels", (const char *const *)identity->channels.all,
+                                       identity->channels.n)));
   if (ok && !db_count(rows))
     ok = error_of(error, ERROR_UNAUTHENTICATED,
                   "the tokens of \"%s\" that were issued until now were revoked", identity->name);

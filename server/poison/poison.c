@@ -143,14 +143,13 @@ static bool entry_add(struct db *db, enum poison_scope scope, const struct suspe
                       const char *reason, const json_t *evidence, struct error *error) {
   bool is_object = scope == POISON_OBJECT, is_kernel = scope == POISON_KERNEL;
   cleanup_rows struct db_rows *rows = db_query(
-      db, &sql_poison_add, error, BY_TEXT("scope", poison_scope_names[scope]),
-      BY_DIGEST("subject", &suspect->subjects[scope]),
-      BY_DIGEST("device_class", &suspect->device_class),
-      BY_INTEGER("environment", suspect->environment), BY_DIGEST("kernel", &suspect->kernel),
-      BY_DIGEST("build", digest_is_none(&suspect->build) ? NULL : &suspect->build),
-      BY_DIGEST("object", is_object ? &suspect->object : NULL),
-      BY_JSON("config_values", is_kernel ? NULL : suspect->config), BY_TEXT("reason", reason),
-      BY_JSON("evidence", evidence));
+      db, &sql_poison_add, error, BIND("scope", poison_scope_names[scope]),
+      BIND("subject", &suspect->subjects[scope]), BIND("device_class", &suspect->device_class),
+      BIND("environment", suspect->environment), BIND("kernel", &suspect->kernel),
+      BIND("build", digest_is_none(&suspect->build) ? NULL : &suspect->build),
+      BIND("object", is_object ? &suspect->object : NULL),
+      BIND("config_values", is_kernel ? NULL : suspect->config), BIND("reason", reason),
+      BIND("evidence", evidence));
   if (!rows)
     return false;
   if (!db_count(rows))
@@ -169,8 +168,8 @@ static bool entry_add(struct db *db, enum poison_scope scope, const struct suspe
 static bool subject_judge(struct db *db, enum poison_scope scope, const struct suspect *suspect,
                           int64_t moment_ms, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_poison_losses, error, BY_DIGEST("subject", &suspect->subjects[scope]),
-               BY_INTEGER("moment_ms", moment_ms), BY_INTEGER("limit", POISON_LOSSES_MAX));
+      db_query(db, &sql_poison_losses, error, BIND("subject", &suspect->subjects[scope]),
+               BIND("moment_ms", moment_ms), BIND("limit", POISON_LOSSES_MAX));
   if (!rows)
     return false;
 
@@ -195,8 +194,8 @@ static bool subject_judge(struct db *db, enum poison_scope scope, const struct s
 static bool losses_judge(struct db *db, int64_t moment_ms, int *ret_n, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_execute(db, &sql_poison_lock, error) ||
-      !(rows = db_query(db, &sql_poison_unjudged, error, BY_INTEGER("moment_ms", moment_ms),
-                        BY_INTEGER("limit", JUDGED_AT_ONCE))))
+      !(rows = db_query(db, &sql_poison_unjudged, error, BIND("moment_ms", moment_ms),
+                        BIND("limit", JUDGED_AT_ONCE))))
     return false;
 
   size_t n = (size_t)db_count(rows);
@@ -204,7 +203,7 @@ static bool losses_judge(struct db *db, int64_t moment_ms, int *ret_n, struct er
   bool ok = true;
   for (size_t i = 0; ok && i < n; i++)
     ok = suspect_read(db, rows, (int)i, &suspects[i], error);
-  ok = ok && db_execute(db, &sql_poison_judged, error, BY_RECORDS(&judged_record, suspects, n));
+  ok = ok && db_execute(db, &sql_poison_judged, error, BIND_RECORDS(&judged_record, suspects, n));
 
   /* When all of them have their subjects: one loss is evidence about the moment of another. An
    * entry names what was lost last. */
@@ -228,7 +227,7 @@ bool poison_judge_losses(struct worker *worker, struct error *error) {
   int64_t moment_ms = server_options(worker->server)->lease_ms / 2;
   for (int n = JUDGED_AT_ONCE; n == JUDGED_AT_ONCE;) {
     cleanup_rows struct db_rows *rows =
-        db_query(db, &sql_poison_is_due, error, BY_INTEGER("moment_ms", moment_ms));
+        db_query(db, &sql_poison_is_due, error, BIND("moment_ms", moment_ms));
     if (!rows)
       return false;
     if (!db_get_bool(rows, 0, "is_due"))
@@ -311,7 +310,7 @@ bool poison_find(struct db *db, const struct poison_place *places, size_t n,
   for (size_t i = 0; i < n; i++)
     ret_hits[i] = (struct poison_hits){0};
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_poison_of_code, error, BY_RECORDS(&place_record, places, n));
+      db_query(db, &sql_poison_of_code, error, BIND_RECORDS(&place_record, places, n));
   if (!rows)
     return false;
 
@@ -371,10 +370,10 @@ bool poison_give_up(struct db *db, int64_t job, const struct poison_round *round
 
   for (size_t i = 0; i < hits->n; i++)
     config_ranges_add(&configs, hits->all[i].config);
-  cleanup_rows struct db_rows *rows = db_query(
-      db, &sql_poison_leases, error, BY_INTEGER("job", job), BY_RANGES("configs", &configs),
-      BY_TEXT("stage", round ? stage_name(round->stage) : NULL),
-      BY_INTEGER("round", round ? round->round : 0));
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_poison_leases, error, BIND("job", job), BIND("configs", &configs),
+               BIND("stage", round ? stage_name(round->stage) : NULL),
+               BIND("round", round ? round->round : 0));
   if (!rows)
     return false;
 

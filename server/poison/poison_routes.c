@@ -48,7 +48,7 @@ bool route_poison_list(struct worker *worker, struct request *request, struct er
   bool is_true = string_equal(in_force, "true");
   if (in_force && !is_true && !string_equal(in_force, "false"))
     return error_set(error, "in_force=\"%.40s\" is not true or false", in_force);
-  return answer_page_by(worker, request, &list, error, BY_BOOL("in_force", is_true));
+  return answer_page_by(worker, request, &list, error, parameter_bool("in_force", is_true));
 }
 
 /* Finds the entry of the path. NULL: *error says why not. */
@@ -57,8 +57,7 @@ static struct db_rows *entry_find(struct worker *worker, struct request *request
   int64_t id;
   if (!id_read(request, "entry of the ledger of poison", &id, error))
     return NULL;
-  cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_poison_get, error, BY_INTEGER("id", id));
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_poison_get, error, BIND("id", id));
   if (rows && db_count(rows))
     return TAKE(rows);
   if (rows)
@@ -93,8 +92,8 @@ static bool entry_release(struct db *db, const char *id, const char *reason,
                           const struct author *author, bool *ret_released, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   bool ok = db_begin(db, error) && db_execute(db, &sql_poison_lock, error) &&
-            (rows = db_query(db, &sql_poison_release, error, BY_TEXT("id", id),
-                             BY_TEXT("reason", reason), BY_AUTHOR(author)));
+            (rows = db_query(db, &sql_poison_release, error, BIND("id", id), BIND("reason", reason),
+                             BIND_AUTHOR(author)));
   *ret_released = ok && db_count(rows) > 0;
   if (*ret_released)
     ok = audit_note(db, author, AUDIT_RELEASE_POISON, id, json_pack("{s:s}", "reason", reason),

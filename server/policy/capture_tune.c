@@ -80,8 +80,8 @@ static bool wanted_check(const struct tune_request *wanted, struct error *error)
 static bool tunable_read(struct db *db, const struct tune_request *wanted,
                          struct db_rows **ret_rows, struct error *error) {
   if (!(*ret_rows =
-            db_query(db, &sql_policy_tunable, error, BY_RECORD(&capture_tune_record, wanted),
-                     BY_INTEGER("limit", POLICY_JOBS_MAX))))
+            db_query(db, &sql_policy_tunable, error, BIND_RECORD(&capture_tune_record, wanted),
+                     BIND("limit", POLICY_JOBS_MAX))))
     return false;
   return db_count(*ret_rows) ||
          error_of(error, ERROR_MISSING,
@@ -117,8 +117,8 @@ static bool tunable_submit(struct worker *worker, const struct tune_request *wan
     free(one->state);
     one->state = xstrdup(job_state_names[job.state]);
   }
-  return db_execute(worker->db, &sql_policy_decided, error, BY_INTEGER("id", one->id),
-                    BY_INTEGER("job", job.id), BY_TEXT("refused", NULL));
+  return db_execute(worker->db, &sql_policy_decided, error, BIND("id", one->id),
+                    BIND("job", job.id), parameter_text("refused", NULL));
 }
 
 static bool keys_tune(struct worker *worker, const struct tune_request *wanted,

@@ -78,9 +78,8 @@ static void policies_release(struct policies *policies) {
 /* All, or that of one owner. */
 static bool policies_load(struct db *db, const char *owner, struct policies *ret,
                           struct error *error) {
-  cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_policy_list, error, BY_TEXT("owner", owner), BY_INTEGER("after", 0),
-               BY_INTEGER("limit", POLICIES_MAX));
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_policy_list, error, BIND("owner", owner),
+                                               BIND("after", 0), BIND("limit", POLICIES_MAX));
   if (!rows)
     return false;
   ret->all = db_read_all(rows, &policy_record, &ret->n);
@@ -107,8 +106,8 @@ bool policy_load(struct db *db, const char *owner, struct policy *ret, struct er
 
 bool policy_budget(struct db *db, struct policy *policy, double *ret_left, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_policy_usage, error, BY_INTEGER("config_us", CONFIG_US_DEFAULT),
-               BY_TEXT("owner", policy->set_by), BY_TEXT("run", policy->run));
+      db_query(db, &sql_policy_usage, error, BIND("config_us", CONFIG_US_DEFAULT),
+               BIND("owner", policy->set_by), BIND("run", policy->run));
   if (!rows)
     return false;
 
@@ -161,7 +160,7 @@ static bool is_of_operators(const struct request *request) {
 bool route_policy_list(struct worker *worker, struct request *request, struct error *error) {
   static const struct list list = {.statement = &sql_policy_list, .record = &policy_record};
   return answer_page_by(worker, request, &list, error,
-                        BY_TEXT("owner", is_of_operators(request) ? NULL : request->token_name));
+                        BIND("owner", is_of_operators(request) ? NULL : request->token_name));
 }
 
 /* Refuses a policy that could never do what it says. */
@@ -180,7 +179,7 @@ static bool policy_check(struct db *db, const struct policy *policy, struct erro
                     "there is nothing to promote without a \"channel\" for proposals");
 
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_policy_unknown_tokens, error, BY_RECORD(&policy_record, policy));
+      db_query(db, &sql_policy_unknown_tokens, error, BIND_RECORD(&policy_record, policy));
   if (!rows)
     return false;
   return !db_count(rows) ||
@@ -192,8 +191,8 @@ static bool policy_check(struct db *db, const struct policy *policy, struct erro
 static bool channel_check(struct db *db, const struct policy *policy, const struct author *author,
                           struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_policy_of_channel, error, BY_TEXT("channel", policy->channel),
-               BY_TEXT("author", author->name));
+      db_query(db, &sql_policy_of_channel, error, BIND("channel", policy->channel),
+               BIND("author", author->name));
   if (!rows)
     return false;
   return !db_count(rows) ||
@@ -212,8 +211,8 @@ static bool policy_store(struct db *db, const struct policy *policy, const struc
                                         "acts", "used_today", "open"};
   for (size_t i = 0; i < ARRAY_LENGTH(answers); i++)
     json_object_del(detail, answers[i]);
-  bool ok =
-      db_execute(db, &sql_policy_set, error, BY_RECORD(&policy_record, policy), BY_AUTHOR(author));
+  bool ok = db_execute(db, &sql_policy_set, error, BIND_RECORD(&policy_record, policy),
+                       BIND_AUTHOR(author));
   if (ok)
     ok = audit_note(db, author, AUDIT_SET_POLICY, mode_names[policy->mode], detail, error);
   else
@@ -247,8 +246,8 @@ bool route_policy_put(struct worker *worker, struct request *request, struct err
 static bool policy_remove(struct db *db, int64_t id, const char *owner, const struct author *author,
                           bool *ret_removed, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_begin(db, error) && (rows = db_query(db, &sql_policy_remove, error,
-                                                    BY_INTEGER("id", id), BY_TEXT("owner", owner)));
+  bool ok = db_begin(db, error) &&
+            (rows = db_query(db, &sql_policy_remove, error, BIND("id", id), BIND("owner", owner)));
   *ret_removed = ok && db_count(rows);
   if (*ret_removed)
     ok = audit_note(db, author, AUDIT_REMOVE_POLICY, db_get(rows, 0, "set_by"), NULL, error) &&

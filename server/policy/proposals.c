@@ -66,10 +66,10 @@ static bool id_note(struct db *db, const struct author *author, enum audit_actio
 static bool open_replace(struct db *db, const struct place *place, const char *reason,
                          const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = db_query(
-      db, &sql_proposals_replace, error, BY_TEXT("channel", place ? place->policy->channel : NULL),
-      BY_DIGEST("environment_digest", place ? &place->environment_digest : NULL),
-      BY_TEXT("tag", PROPOSAL_TAG), BY_TEXT("regime", regime_name(PROPOSAL_REGIME)),
-      BY_TEXT("reason", reason), BY_AUTHOR(author));
+      db, &sql_proposals_replace, error, BIND("channel", place ? place->policy->channel : NULL),
+      BIND("environment_digest", place ? &place->environment_digest : NULL),
+      BIND("tag", PROPOSAL_TAG), BIND("regime", regime_name(PROPOSAL_REGIME)),
+      BIND("reason", reason), BIND_AUTHOR(author));
   if (!rows)
     return false;
   for (int row = 0; row < db_count(rows); row++)
@@ -135,14 +135,14 @@ static bool proposal_add(struct db *db, const struct place *place, const struct 
   cleanup_json json_t *environment = environment_to_json(&place->environment);
   const char *channel = place->policy->channel;
   return open_replace(db, place, "another release replaces it", &author_server, error) &&
-         (rows = db_query(db, &sql_proposals_add, error, BY_TEXT("channel", channel),
-                          BY_DIGEST("release", &made->release->digest),
-                          BY_DIGEST("environment_digest", &place->environment_digest),
-                          BY_JSON("environment", environment), BY_TEXT("tag", PROPOSAL_TAG),
-                          BY_TEXT("regime", regime_name(PROPOSAL_REGIME)),
-                          BY_INTEGER("winners", (int64_t)made->release->n_winners),
-                          BY_TEXT("images", place->images), BY_TEXT("etag", etag),
-                          BY_JSON("changes", changes))) &&
+         (rows = db_query(db, &sql_proposals_add, error, BIND("channel", channel),
+                          BIND("release", &made->release->digest),
+                          BIND("environment_digest", &place->environment_digest),
+                          BIND("environment", environment), BIND("tag", PROPOSAL_TAG),
+                          BIND("regime", regime_name(PROPOSAL_REGIME)),
+                          BIND("winners", (int64_t)made->release->n_winners),
+                          BIND("images", place->images), BIND("etag", etag),
+                          BIND("changes", changes))) &&
          id_note(db, &author_server, AUDIT_PROPOSE, db_get_integer(rows, 0, "id"),
                  json_pack("{s:s, s:o, s:O, s:I}", "channel", channel, "release",
                            json_digest_text(&made->release->digest), "images", place->image_list,
@@ -159,10 +159,10 @@ static bool place_store(struct worker *worker, const struct place *place,
       json_string_value(json_object_get(json_object_get(made->answer, "replaces"), "etag"));
   bool is_served = served && digest_equal(&served->digest, &made->release->digest);
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_proposals_present, error, BY_TEXT("channel", place->policy->channel),
-               BY_DIGEST("environment_digest", &place->environment_digest),
-               BY_TEXT("tag", PROPOSAL_TAG), BY_TEXT("regime", regime_name(PROPOSAL_REGIME)),
-               BY_DIGEST("release", &made->release->digest), BY_TEXT("etag", etag));
+      db_query(db, &sql_proposals_present, error, BIND("channel", place->policy->channel),
+               BIND("environment_digest", &place->environment_digest), BIND("tag", PROPOSAL_TAG),
+               BIND("regime", regime_name(PROPOSAL_REGIME)),
+               BIND("release", &made->release->digest), BIND("etag", etag));
   if (!rows)
     return false;
   if (!db_is_null(rows, 0, "same") || db_get_bool(rows, 0, "is_rejected"))
@@ -209,7 +209,7 @@ static bool open_promote(struct worker *worker, const struct policy *policy, str
   if (!may)
     return true;
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_proposals_open, error, BY_TEXT("channel", policy->channel));
+      db_query(worker->db, &sql_proposals_open, error, BIND("channel", policy->channel));
   if (!rows)
     return false;
   for (int row = 0; row < db_count(rows); row++) {
@@ -242,7 +242,7 @@ static bool is_changed(struct db *db, struct proposed_places *places, bool *ret,
 }
 
 static bool old_collect(struct db *db, struct error *error) {
-  return db_execute(db, &sql_proposals_collect, error, BY_INTEGER("days", PROPOSAL_KEEP_DAYS));
+  return db_execute(db, &sql_proposals_collect, error, BIND("days", PROPOSAL_KEEP_DAYS));
 }
 
 /* In a transaction, because it notes what it ends. */
@@ -256,8 +256,8 @@ static bool others_replace(struct db *db, struct error *error) {
 static bool places_propose(struct worker *worker, const struct policy *policy,
                            struct proposed_places *places, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_proposals_places, error, BY_INTEGER("policy", policy->id),
-               BY_TEXT("regime", regime_name(PROPOSAL_REGIME)));
+      db_query(worker->db, &sql_proposals_places, error, BIND("policy", policy->id),
+               BIND("regime", regime_name(PROPOSAL_REGIME)));
   if (!rows)
     return false;
 
@@ -369,7 +369,7 @@ static struct db_rows *proposal_find(struct worker *worker, struct request *requ
   if (!id_read(request, "proposal", &id, error))
     return NULL;
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_proposals_get, error, BY_INTEGER("id", id));
+      db_query(worker->db, &sql_proposals_get, error, BIND("id", id));
   if (rows && db_count(rows))
     return TAKE(rows);
   if (rows)
@@ -440,9 +440,9 @@ const struct record proposal_reject_record =
 static bool proposal_reject(struct db *db, int64_t id, const char *reason,
                             const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  bool ok = db_begin(db, error) &&
-            (rows = db_query(db, &sql_proposals_reject, error, BY_INTEGER("id", id),
-                             BY_TEXT("reason", reason), BY_AUTHOR(author)));
+  bool ok =
+      db_begin(db, error) && (rows = db_query(db, &sql_proposals_reject, error, BIND("id", id),
+                                              BIND("reason", reason), BIND_AUTHOR(author)));
   if (ok && db_count(rows))
     ok = id_note(db, author, AUDIT_REJECT, id, json_pack("{s:s}", "reason", reason), error);
   return db_end(db, ok, error);

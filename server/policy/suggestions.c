@@ -70,10 +70,10 @@ static bool suggestions_read(struct db *db, const struct policy *policy, int64_t
   cleanup_rows struct db_rows *captures = NULL, *demand = NULL;
   if (policy->id == FIELD_NONE)
     return true;
-  if (!(captures = db_query(db, &sql_policy_captures, error, BY_INTEGER("policy", policy->id),
-                            BY_INTEGER("limit", limit), BY_INTEGER("config_us", CONFIG_US_DEFAULT),
-                            BY_INTEGER("retry_s", POLICY_RETRY_S), BY_BOOL("is_listed", is_listed),
-                            BY_TEXT("regime", regime_name(REGIME_IMPLIED)))) ||
+  if (!(captures = db_query(db, &sql_policy_captures, error, BIND("policy", policy->id),
+                            BIND("limit", limit), BIND("config_us", CONFIG_US_DEFAULT),
+                            BIND("retry_s", POLICY_RETRY_S), parameter_bool("is_listed", is_listed),
+                            BIND("regime", regime_name(REGIME_IMPLIED)))) ||
       !demand_wanted_read(db, limit - db_count(captures), DEMAND_QUEUE, policy->id, &demand, error))
     return false;
 
@@ -144,8 +144,8 @@ static bool job_make(struct worker *worker, const struct suggestion *one, const 
   if (string_equal(one->source, "demand"))
     return demand_decide(worker->db, one->id, job.id, refused, error);
 
-  return db_execute(worker->db, &sql_policy_decided, error, BY_INTEGER("id", one->id),
-                    BY_RECORD(&decision_record, ret));
+  return db_execute(worker->db, &sql_policy_decided, error, BIND("id", one->id),
+                    BIND_RECORD(&decision_record, ret));
 }
 
 bool policy_jobs_make(struct worker *worker, struct policy *policy, int64_t most, json_t *answers,

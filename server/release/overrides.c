@@ -14,7 +14,7 @@
 
 bool overrides_load(struct db *db, const struct environment *environment, const char *tag,
                     struct overrides *ret, struct error *error) {
-  cleanup_rows struct db_rows *rows = db_query(db, &sql_overrides_load, error, BY_TEXT("tag", tag));
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_overrides_load, error, BIND("tag", tag));
   if (!rows)
     return false;
 
@@ -62,9 +62,8 @@ static bool override_names_something(struct db *db, const struct override *wante
   const char *name;
   json_t *value;
   const struct digest *hash = digest_parse(wanted->kernel, &digest) ? &digest : NULL;
-  cleanup_rows struct db_rows *subject =
-      db_query(db, &sql_override_subject, error, BY_TEXT("kernel", wanted->kernel),
-               BY_DIGEST("digest", hash));
+  cleanup_rows struct db_rows *subject = db_query(
+      db, &sql_override_subject, error, BIND("kernel", wanted->kernel), BIND("digest", hash));
   if (!subject)
     return false;
 
@@ -77,8 +76,8 @@ static bool override_names_something(struct db *db, const struct override *wante
     return false;
   }
 
-  if (!(rows = db_query(db, &sql_override_parameters, error, BY_TEXT("kernel", wanted->kernel),
-                        BY_DIGEST("digest", hash))))
+  if (!(rows = db_query(db, &sql_override_parameters, error, BIND("kernel", wanted->kernel),
+                        BIND("digest", hash))))
     return false;
   cleanup_free const char **names = names_of(rows);
   size_t n = (size_t)db_count(rows);
@@ -106,12 +105,12 @@ static bool override_add(struct db *db, const struct override *wanted, int64_t u
   bool ok =
       db_begin(db, error) &&
       (rows = db_query(
-           db, &sql_override_add, error, BY_TEXT("kind", override_kind_names[wanted->kind]),
-           BY_TEXT("kernel", wanted->kernel), BY_TEXT("key", wanted->key_text),
-           BY_TAKEN("environment", json_canonical(environment)), BY_TEXT("tag", wanted->tag),
-           BY_TAKEN("config", json_canonical(wanted->config)), BY_TEXT("reason", wanted->reason),
-           BY_INTEGER("until_us", until_us), BY_INTEGER("last_ms", last_ms),
-           BY_INTEGER("most", OVERRIDES_MAX), BY_AUTHOR(author)));
+           db, &sql_override_add, error, BIND("kind", override_kind_names[wanted->kind]),
+           BIND("kernel", wanted->kernel), BIND("key", wanted->key_text),
+           parameter_taken("environment", json_canonical(environment)), BIND("tag", wanted->tag),
+           parameter_taken("config", json_canonical(wanted->config)),
+           BIND("reason", wanted->reason), BIND("until_us", until_us), BIND("last_ms", last_ms),
+           BIND("most", OVERRIDES_MAX), BIND_AUTHOR(author)));
   if (ok && db_count(rows))
     ok = audit_note(db, author, AUDIT_OVERRIDE, db_get(rows, 0, "id"),
                     json_pack("{s:s, s:s, s:O*, s:O, s:s*, s:O, s:s, s:s*}", "kind",

@@ -14,7 +14,7 @@ static bool bytes_load(struct db *db, const struct digest *digest, char **ret, s
                        struct error *error) {
   *ret = NULL;
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_release_load, error, BY_DIGEST("digest", digest));
+      db_query(db, &sql_release_load, error, BIND("digest", digest));
   if (!rows)
     return false;
 

@@ -125,8 +125,8 @@ static bool environment_choose(struct worker *worker, struct request *request,
                                const struct release_request *wanted, struct environment *ret,
                                struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_release_environments, error, BY_TEXT("tag", wanted->tag),
-               BY_TEXT("regime", regime_name(wanted->regime)));
+      db_query(worker->db, &sql_release_environments, error, BIND("tag", wanted->tag),
+               BIND("regime", regime_name(wanted->regime)));
   if (!rows)
     return false;
 
@@ -177,9 +177,9 @@ static bool served_load(struct db *db, const struct release_request *request,
                         struct channel_state *ret_state, struct error *error) {
   struct digest environment_id = environment_digest(environment);
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_release_served, error, BY_TEXT("channel", request->replaces.channel),
-               BY_TEXT("tag", request->tag), BY_TEXT("regime", regime_name(request->regime)),
-               BY_DIGEST("environment_digest", &environment_id));
+      db_query(db, &sql_release_served, error, BIND("channel", request->replaces.channel),
+               BIND("tag", request->tag), BIND("regime", regime_name(request->regime)),
+               BIND("environment_digest", &environment_id));
   if (!rows)
     return false;
   if (!db_count(rows))
@@ -214,7 +214,7 @@ static bool spaces_load(struct db *db, const struct release_request *request,
     return true;
 
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_release_spaces, error, BY_DIGESTS("digests", digests, n));
+      db_query(db, &sql_release_spaces, error, BIND_ALL("digests", digests, n));
   if (!rows)
     return false;
 
@@ -244,13 +244,13 @@ static bool candidates_load(struct db *db, const struct release_request *request
   struct digest environment_id = environment_digest(environment);
   cleanup_rows struct db_rows *jobs = NULL, *imports = NULL;
   const struct digest *kernels = request->kernel_texts.n ? request->kernels : NULL;
-  if (!(jobs = db_query(
-            db, &sql_release_candidates, error, BY_DIGEST("environment_digest", &environment_id),
-            BY_TEXT("tag", request->tag), BY_TEXT("regime", regime_name(request->regime)),
-            BY_DIGESTS("kernels", kernels, request->kernel_texts.n))) ||
-      !(imports = db_query(
-            db, &sql_release_imports, error, BY_DIGEST("environment_digest", &environment_id),
-            BY_TEXT("tag", request->tag), BY_DIGESTS("kernels", kernels, request->kernel_texts.n))))
+  if (!(jobs = db_query(db, &sql_release_candidates, error,
+                        BIND("environment_digest", &environment_id), BIND("tag", request->tag),
+                        BIND("regime", regime_name(request->regime)),
+                        BIND_ALL("kernels", kernels, request->kernel_texts.n))) ||
+      !(imports = db_query(db, &sql_release_imports, error,
+                           BIND("environment_digest", &environment_id), BIND("tag", request->tag),
+                           BIND_ALL("kernels", kernels, request->kernel_texts.n))))
     return false;
 
   size_t n_jobs = (size_t)db_count(jobs), n = n_jobs + (size_t)db_count(imports);
@@ -315,8 +315,8 @@ static bool captures_store(struct db *db, const struct release *release, struct 
       kernels[n] = kernel->hash;
       keys[n] = key_digest(&key);
     }
-  return db_execute(db, &sql_release_captures_store, error, BY_DIGEST("release", &release->digest),
-                    BY_DIGESTS("kernel", kernels, n), BY_DIGESTS("key_digest", keys, n));
+  return db_execute(db, &sql_release_captures_store, error, BIND("release", &release->digest),
+                    BIND_ALL("kernel", kernels, n), BIND_ALL("key_digest", keys, n));
 }
 
 /* Stores a release unless it is stored already. */
@@ -327,13 +327,13 @@ static bool release_store(struct db *db, const struct release *release, const st
   cleanup_rows struct db_rows *rows = NULL;
 
   bool ok = db_begin(db, error) &&
-            (rows = db_query(db, &sql_release_store, error, BY_DIGEST("digest", &release->digest),
-                             BY_DIGEST("environment_digest", &environment_id),
-                             BY_TAKEN("environment", json_canonical(environment)),
-                             BY_TEXT("tag", release->tag),
-                             BY_TEXT("regime", regime_name(release->regime)),
-                             BY_INTEGER("winners", (int64_t)release->n_winners),
-                             BY_BYTES("bytes", release->bytes, release->size), BY_AUTHOR(author)));
+            (rows = db_query(
+                 db, &sql_release_store, error, BIND("digest", &release->digest),
+                 BIND("environment_digest", &environment_id),
+                 parameter_taken("environment", json_canonical(environment)),
+                 BIND("tag", release->tag), BIND("regime", regime_name(release->regime)),
+                 BIND("winners", (int64_t)release->n_winners),
+                 parameter_bytes("bytes", release->bytes, release->size), BIND_AUTHOR(author)));
   *ret_is_new = ok && db_affected(rows) == 1;
   if (*ret_is_new)
     ok = captures_store(db, release, error) &&

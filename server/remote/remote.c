@@ -98,10 +98,10 @@ static bool place_is_list(const struct place *place) {
   return !place->is_group && string_equal(place->name, REMOTE_LIST);
 }
 
-#define BY_PLACE(request, place)                                                                   \
-  BY_INTEGER("token", (request)->token_id), BY_TEXT("image", (place)->image),                      \
-      BY_TEXT("folder", (place)->folder), BY_TEXT("name", (place)->name),                          \
-      BY_BOOL("is_group", (place)->is_group)
+#define BIND_PLACE(request, place)                                                                 \
+  BIND("token", (request)->token_id), BIND("image", (place)->image),                               \
+      BIND("folder", (place)->folder), BIND("name", (place)->name),                                \
+      parameter_bool("is_group", (place)->is_group)
 
 static bool place_is_missing(const struct place *place, struct error *error) {
   return error_of(error, ERROR_MISSING, "%s of the folder %s is not stored", place->name,
@@ -212,14 +212,14 @@ static bool shared_answer(struct worker *worker, struct request *request, const 
   char etag[DIGEST_TEXT_SIZE];
   size_t size;
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_remote_read, error, BY_PLACE(request, place));
+      db_query(worker->db, &sql_remote_read, error, BIND_PLACE(request, place));
   if (!rows)
     return false;
   if (!db_count(rows))
     return place_is_missing(place, error);
 
   if (db_get_bool(rows, 0, "is_old") &&
-      !db_execute(worker->db, &sql_remote_used, error, BY_PLACE(request, place)))
+      !db_execute(worker->db, &sql_remote_used, error, BIND_PLACE(request, place)))
     log_warning("remote: %s", error->message);
 
   cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", &size);
@@ -249,11 +249,11 @@ static bool place_get(struct worker *worker, struct request *request, bool is_gr
  * both cases. */
 static bool body_store(struct worker *worker, struct request *request, const struct place *place,
                        struct error *error) {
-  if (!db_execute(worker->db, &sql_remote_write, error, BY_PLACE(request, place),
-                  BY_BOOL("is_list", place_is_list(place)),
-                  BY_BYTES("bytes", request->body ? request->body : "", request->body_size),
-                  BY_INTEGER("file_cost", REMOTE_FILE_COST),
-                  BY_INTEGER("bytes_max", server_options(worker->server)->remote_bytes)))
+  if (!db_execute(worker->db, &sql_remote_write, error, BIND_PLACE(request, place),
+                  parameter_bool("is_list", place_is_list(place)),
+                  parameter_bytes("bytes", request->body ? request->body : "", request->body_size),
+                  BIND("file_cost", REMOTE_FILE_COST),
+                  BIND("bytes_max", server_options(worker->server)->remote_bytes)))
     return false;
   return request_answer_empty(request, 204);
 }
@@ -382,9 +382,9 @@ bool route_remote_helion_list(struct worker *worker, struct request *request, st
   if (!open_check(request, shelf.image, error))
     return false;
 
-  cleanup_rows struct db_rows *rows = db_query(
-      worker->db, &sql_remote_newest, error, BY_INTEGER("token", request->token_id),
-      BY_TEXT("image", shelf.image), BY_TEXT("folder", shelf.folder), BY_INTEGER("newest", n));
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_remote_newest, error, BIND("token", request->token_id),
+               BIND("image", shelf.image), BIND("folder", shelf.folder), BIND("newest", n));
   if (!rows)
     return false;
 
@@ -404,7 +404,7 @@ bool route_remote_helion_list(struct worker *worker, struct request *request, st
 
 void remote_housekeep(struct worker *worker) {
   struct error error;
-  if (!db_execute(worker->db, &sql_remote_collect, &error, BY_INTEGER("days", REMOTE_DAYS),
-                  BY_INTEGER("at_once", REMOTE_AT_ONCE)))
+  if (!db_execute(worker->db, &sql_remote_collect, &error, BIND("days", REMOTE_DAYS),
+                  BIND("at_once", REMOTE_AT_ONCE)))
     log_warning("remote: %s", error.message);
 }

@@ -45,9 +45,9 @@ bool route_share_list(struct worker *worker, struct request *request, struct err
 /* *ret_id: 0 when there is no such owner. */
 static bool share_set(struct db *db, const char *owner, const struct share *share,
                       const struct author *author, int64_t *ret_id, struct error *error) {
-  cleanup_rows struct db_rows *rows = db_query(
-      db, &sql_share_set, error, BY_TEXT("owner", owner), BY_NUMBER("weight", share->weight),
-      BY_NUMBER("device_seconds_per_day", share->device_seconds_per_day));
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_share_set, error, BIND("owner", owner), BIND("weight", share->weight),
+               BIND("device_seconds_per_day", share->device_seconds_per_day));
   if (!rows)
     return false;
 
@@ -64,8 +64,8 @@ static bool share_set(struct db *db, const char *owner, const struct share *shar
 
 static bool share_answer(struct worker *worker, struct request *request, int64_t id,
                          struct error *error) {
-  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_shares_list, error,
-                                               BY_INTEGER("after", id - 1), BY_INTEGER("limit", 0));
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_shares_list, error, BIND("after", id - 1), BIND("limit", 0));
   if (!rows)
     return false;
 

@@ -152,11 +152,11 @@ bool tokens_insert(struct db *db, const struct token_request *request, const str
                                               : digest_of(token, strlen(token));
 
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_execute(db, &sql_tokens_end_expired, error, BY_TEXT("name", request->name)) ||
+  if (!db_execute(db, &sql_tokens_end_expired, error, BIND("name", request->name)) ||
       (request->certificate &&
-       !db_execute(db, &sql_tokens_free_digest, error, BY_DIGEST("digest", &digest))) ||
-      !(rows = db_query(db, &sql_tokens_make, error, BY_RECORD(&token_request_record, request),
-                        BY_DIGEST("digest", &digest), BY_AUTHOR(author))))
+       !db_execute(db, &sql_tokens_free_digest, error, BIND("digest", &digest))) ||
+      !(rows = db_query(db, &sql_tokens_make, error, BIND_RECORD(&token_request_record, request),
+                        BIND("digest", &digest), BIND_AUTHOR(author))))
     return false;
 
   if (db_affected(rows) == 0 && request->certificate)
@@ -199,7 +199,7 @@ bool tokens_make(struct db *db, const struct token_request *request, const struc
 bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool *ret_may,
                          char **ret_patterns, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_token_channels, error, BY_INTEGER("token", token));
+      db_query(db, &sql_token_channels, error, BIND("token", token));
   if (!rows)
     return false;
 
@@ -220,10 +220,10 @@ bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool
 bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
                    const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  bool is_good =
-      db_begin(db, error) &&
-      (rows = db_query(db, &sql_tokens_revoke, error, BY_TEXT("name", name),
-                       BY_BOOL("may_be_last_admin", may_be_last_admin), BY_AUTHOR(author)));
+  bool is_good = db_begin(db, error) &&
+                 (rows = db_query(db, &sql_tokens_revoke, error, BIND("name", name),
+                                  parameter_bool("may_be_last_admin", may_be_last_admin),
+                                  BIND_AUTHOR(author)));
   bool is_revoked = is_good && db_count(rows) && db_get_bool(rows, 0, "is_revoked");
   if (is_good && !is_revoked && db_count(rows) && db_get_bool(rows, 0, "is_last_admin"))
     is_good = error_of(error, ERROR_CONFLICT,
@@ -270,7 +270,7 @@ const struct record token_record = ANSWER("Token", token_fields);
 
 bool tokens_list(struct db *db, json_t **ret_items, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_tokens_list, error, BY_INTEGER("after", 0), BY_INTEGER("limit", INT32_MAX));
+      db_query(db, &sql_tokens_list, error, BIND("after", 0), BIND("limit", INT32_MAX));
   if (!rows)
     return false;
 
@@ -343,7 +343,7 @@ const struct record own_token_record = ANSWER("OwnToken", own_fields);
 /* What a user interface offers: it has no copy of the table of roles. */
 bool route_token_own(struct worker *worker, struct request *request, struct error *error) {
   cleanup_rows struct db_rows *rows =
-      db_query(worker->db, &sql_token_own, error, BY_INTEGER("token", request->token_id));
+      db_query(worker->db, &sql_token_own, error, BIND("token", request->token_id));
   if (!rows)
     return false;
 

@@ -25,45 +25,45 @@ class Settings:
 
     def __init__(self, variables: Mapping[str, str], token: str | None):
         def get(name: str) -> str | None:
-            return variables.get("WAVETUNE_" + name) or None
+            return variables.get("WAVETUNE_WAVETUNE_" + name) or None
 
         def digest(name: str) -> str | None:
             text = get(name)
             if text is not None and not _DIGEST.fullmatch(text):
-                log(f"WAVETUNE_{name}={text[:80]} is no digest (sha256: and 64 hex digits)")
+                log(f"{name}={text[:80]} is no digest (sha256: and 64 hex digits)")
                 return None
             return text
 
         def word(name: str, words: Sequence[str], default: str) -> str:
             text = get(name) or default
             if text not in words:
-                log(f"WAVETUNE_{name}={text[:40]} is not one of {', '.join(words)}: {default} is "
+                log(f"{name}={text[:40]} is not one of {', '.join(words)}: {default} is "
                     "used")
                 return default
             return text
 
-        self.url = (get("URL") or "").rstrip("/") or None
-        self.cache = get("CACHE")
-        self.identity_path = get("IDENTITY") or "/etc/wavetune/identity.json"
+        self.url = (get("WAVETUNE_URL") or "").rstrip("/") or None
+        self.cache = get("WAVETUNE_CACHE")
+        self.identity_path = get("WAVETUNE_IDENTITY") or "/etc/wavetune/identity.json"
         self.token = token
-        self.ca_file = get("CA_FILE")
-        self.insecure = get("INSECURE_HTTP") in ("1", "true")
-        self.tag, self.channel, self.regime = get("TAG"), get("CHANNEL"), get("REGIME")
-        self.release = digest("RELEASE")
-        self.is_pinned = get("RELEASE") is not None  # to nothing, where it is no digest
-        self.stated_image = digest("IMAGE")
-        self.on_miss = word("ON_MISS", ON_MISS, "tune")
-        self.capture, self.capture_to = word("CAPTURE", CAPTURE, "shapes"), get("CAPTURE_TO")
-        names = (get("CAPTURE_FUNCTIONS") or "").split(",")
+        self.ca_file = get("WAVETUNE_CA_FILE")
+        self.insecure = get("WAVETUNE_INSECURE_HTTP") in ("1", "true")
+        self.tag, self.channel, self.regime = get("WAVETUNE_TAG"), get("WAVETUNE_CHANNEL"), get("WAVETUNE_REGIME")
+        self.release = digest("WAVETUNE_RELEASE")
+        self.is_pinned = get("WAVETUNE_RELEASE") is not None  # to nothing, where it is no digest
+        self.stated_image = digest("WAVETUNE_IMAGE")
+        self.on_miss = word("WAVETUNE_ON_MISS", ON_MISS, "tune")
+        self.capture, self.capture_to = word("WAVETUNE_CAPTURE", CAPTURE, "shapes"), get("WAVETUNE_CAPTURE_TO")
+        names = (get("WAVETUNE_CAPTURE_FUNCTIONS") or "").split(",")
         self.capture_functions = [name.strip() for name in names if name.strip()]
-        self.trusted_keys = [path for path in (get("TRUSTED_KEYS") or "").split(":") if path]
-        self.shared_code = get("SHARED_CODE") in ("1", "true")
-        self.is_ahead = get("AHEAD") not in ("0", "false")
+        self.trusted_keys = [path for path in (get("WAVETUNE_TRUSTED_KEYS") or "").split(":") if path]
+        self.shared_code = get("WAVETUNE_SHARED_CODE") in ("1", "true")
+        self.is_ahead = get("WAVETUNE_AHEAD") not in ("0", "false")
         try:
-            self.budget_s = max(0.0, min(float(get("BUDGET_MS") or 2000), 3.6e6)) / 1000
+            self.budget_s = max(0.0, min(float(get("WAVETUNE_BUDGET_MS") or 2000), 3.6e6)) / 1000
         except ValueError:
             self.budget_s = 2.0
-        self._stated_environment = get("ENVIRONMENT")
+        self._stated_environment = get("WAVETUNE_ENVIRONMENT")
         self._identity: Named | None = None
         self._environment: Named | None = None
 
@@ -111,7 +111,7 @@ def take_token(variables: MutableMapping[str, str]) -> str | None:
     started later do not get it. A forked child has it by the fork."""
     global _token
     stated = variables.pop("WAVETUNE_TOKEN", None)
-    path = variables.get("WAVETUNE_TOKEN_FILE")
+    path = variables.get("WAVETUNE_WAVETUNE_TOKEN_FILE")
     if path:
         try:
             with open(path, encoding="ascii") as file:

@@ -42,6 +42,8 @@ VARIABLES = {
     "WAVETUNE_NVML_LIBRARY": ("wavetune-agent", "NVIDIA's management library (default: `libnvidia-ml.so.1`)"),
     "WAVETUNE_PID_NAMESPACE": ("wavetune-agent", "what `readlink /proc/self/ns/pid` prints where process ids are those that the GPU's driver reports "
                                "(default: the machine's first namespace)"),
+    "WAVETUNE_AHEAD": ("the Python wheel", "`0`: compile no kernels [before they are needed](../start-tuned.md)"),
+    "WAVETUNE_SHARED_CODE": ("the Python wheel", "`1`: share [compiled code](../start-tuned.md) with containers of the same image"),
     "WAVETUNE_CAPTURE": ("the Python wheel", "`off`, `shapes` (default), `source` or `raw`: what is [recorded of launches](../capture.md)"),
     "WAVETUNE_CAPTURE_FUNCTIONS": ("the Python wheel", "functions to record without an autotuner: `module:qualname` or patterns (`*`), separated by commas"),
     "WAVETUNE_CAPTURE_TO": ("the Python wheel", "the folder to which launches are recorded; it turns the wheel on"),

@@ -25,7 +25,7 @@ class Settings:
 
     def __init__(self, variables: Mapping[str, str], token: str | None):
         def get(name: str) -> str | None:
-            return variables.get("WAVETUNE_WAVETUNE_" + name) or None
+            return variables.get(name) or None
 
         def digest(name: str) -> str | None:
             text = get(name)
@@ -48,15 +48,18 @@ class Settings:
         self.token = token
         self.ca_file = get("WAVETUNE_CA_FILE")
         self.insecure = get("WAVETUNE_INSECURE_HTTP") in ("1", "true")
-        self.tag, self.channel, self.regime = get("WAVETUNE_TAG"), get("WAVETUNE_CHANNEL"), get("WAVETUNE_REGIME")
+        self.tag, self.channel = get("WAVETUNE_TAG"), get("WAVETUNE_CHANNEL")
+        self.regime = get("WAVETUNE_REGIME")
         self.release = digest("WAVETUNE_RELEASE")
         self.is_pinned = get("WAVETUNE_RELEASE") is not None  # to nothing, where it is no digest
         self.stated_image = digest("WAVETUNE_IMAGE")
         self.on_miss = word("WAVETUNE_ON_MISS", ON_MISS, "tune")
-        self.capture, self.capture_to = word("WAVETUNE_CAPTURE", CAPTURE, "shapes"), get("WAVETUNE_CAPTURE_TO")
+        self.capture = word("WAVETUNE_CAPTURE", CAPTURE, "shapes")
+        self.capture_to = get("WAVETUNE_CAPTURE_TO")
         names = (get("WAVETUNE_CAPTURE_FUNCTIONS") or "").split(",")
         self.capture_functions = [name.strip() for name in names if name.strip()]
-        self.trusted_keys = [path for path in (get("WAVETUNE_TRUSTED_KEYS") or "").split(":") if path]
+        keys = (get("WAVETUNE_TRUSTED_KEYS") or "").split(":")
+        self.trusted_keys = [path for path in keys if path]
         self.shared_code = get("WAVETUNE_SHARED_CODE") in ("1", "true")
         self.is_ahead = get("WAVETUNE_AHEAD") not in ("0", "false")
         try:
@@ -111,7 +114,7 @@ def take_token(variables: MutableMapping[str, str]) -> str | None:
     started later do not get it. A forked child has it by the fork."""
     global _token
     stated = variables.pop("WAVETUNE_TOKEN", None)
-    path = variables.get("WAVETUNE_WAVETUNE_TOKEN_FILE")
+    path = variables.get("WAVETUNE_TOKEN_FILE")
     if path:
         try:
             with open(path, encoding="ascii") as file:

@@ -5,6 +5,7 @@ $WAVETUNE_BUILD names the build folder whose programs are tested (default build/
 """
 
 import ctypes
+import functools
 import glob
 import http.client
 import http.server
@@ -166,7 +167,9 @@ class Postgres:
         error = "deadlock detected"
         while error and "deadlock detected" in error:
             # What sets something for a session gets one of its own.
-            error, rows = (Session if text.startswith("set ") else session)(conninfo).run(text)
+            run = functools.partial(by_psql, conninfo) if LIBPQ is None else \
+                (Session if text.startswith("set ") else session)(conninfo).run
+            error, rows = run(text)
         assert not (check and error), error
         return rows
 
@@ -196,8 +199,19 @@ class Session:
         return error, "\n".join(lines).strip()
 
 
+def by_psql(conninfo, text):
+    """As Session.run, where a bundle has libraries for its own programs alone (bench/bare_machine.sh)."""
+    done = subprocess.run([str(postgres_bin() / "psql"), conninfo, "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", text],
+                          capture_output=True, text=True, timeout=600)
+    return done.stderr if done.returncode else None, done.stdout.strip()
+
+
 def load_libpq():
-    library, of = ctypes.CDLL("libpq.so.5"), ctypes.c_void_p
+    """None: this machine has none."""
+    try:
+        library, of = ctypes.CDLL("libpq.so.5"), ctypes.c_void_p
+    except OSError:
+        return None
     for name, result, *arguments in (
             ("PQconnectdb", of, ctypes.c_char_p), ("PQfinish", None, of), ("PQstatus", ctypes.c_int, of), ("PQsocket", ctypes.c_int, of),
             ("PQerrorMessage", ctypes.c_char_p, of), ("PQsendQuery", ctypes.c_int, of, ctypes.c_char_p), ("PQgetResult", of, of),

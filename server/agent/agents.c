@@ -279,11 +279,12 @@ bool route_agent_end(struct worker *worker, struct request *request, struct erro
   if (!record_read(&heartbeat_request_record, request->json, "", &heartbeat, error))
     return false;
 
+  cleanup_free char *boot = TAKE(heartbeat.boot);
   record_release(&heartbeat_request_record, &heartbeat);
   if (!identity_may_act_as(worker, request, id, ""))
     return true;
-  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_agent_end, error, BIND("agent", id),
-                                               parameter_taken("boot", xstrdup(heartbeat.boot)));
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_agent_end, error, BIND("agent", id), BIND("boot", boot));
   if (!rows)
     return false;
   if (!db_count(rows))

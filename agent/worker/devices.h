@@ -44,9 +44,7 @@ must_check bool devices_query(struct spawner *spawner, const char *python,
 
 /* The option of all commands that probe devices. */
 #define OPTION_PYTHON                                                                              \
-  {"python",                                                                                       \
-   OPTION_TEXT,                                                                                    \
-   "PROGRAM",                                                                                              \
+  {"python", OPTION_TEXT, "PROGRAM",                                                               \
    .help = "the Python whose torch and triton GPU environments state"}
 
 /* Sets torch and triton in the environments of all devices but CPUs. */

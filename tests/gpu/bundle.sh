@@ -67,7 +67,7 @@ if [ -x $python ]; then
   # Captured kernels: their builds are written by hand, and with them the bytes that a case passes.
   kept=build/gpu-triton/$ARCH
   PYTHONPATH=python $python tests/gpu/captured.py "$build/wavetune" "$ARCH" "$kept"
-  cp -r "$kept"/{captured,planted} "$bundle/triton/"
+  cp -r "$kept"/{captured,planted,misread} "$bundle/triton/"
 else
   echo "build/python is not there (tests/python-env.sh makes it): the bundle has no Triton builds" >&2
 fi

@@ -29,7 +29,8 @@ int command_failed(const char *command, enum exit_code code, const struct error 
   {"compilers", OPTION_INTEGER, "N", "0", 0, 256, \
    "compilers that run at once; 0: one to each CPU"}, \
   {"require-sandbox", OPTION_TEXT, "LEVEL", \
-   .help = "refuse to start unless kernels and compilers are confined by LEVEL: none, seccomp, landlock"}, \
+   .help = "refuse to start unless kernels and compilers are confined by LEVEL: none, seccomp, " \
+           "landlock"}, \
   {"worker-memory-mb", OPTION_INTEGER, "MIB", "0", 0, 1 << 30, \
    "memory limit of each worker and compiler, where the agent may make cgroups; 0: half of " \
    "the machine's memory"}, \

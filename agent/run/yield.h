@@ -50,8 +50,8 @@ void yield_state(struct agent *agent, struct heartbeat *heartbeat);
   {"yield-when-busy", OPTION_FLAG, \
    .help = "give a GPU back within a second when another process appears on it"}, \
   {"busy-file", OPTION_TEXT, "PATH", \
-   .help = "give all devices back while this file exists; in a folder, PATH/DEVICE is for one device; " \
-   "its first line is the reason that is shown"}, \
+   .help = "give all devices back while this file exists; in a folder, PATH/DEVICE is for one " \
+           "device; its first line is the reason that is shown"}, \
   {"free-seconds", OPTION_INTEGER, "SECONDS", "30", 0, 86400, \
    "how long a device that was given back must have been free before it takes leases again"}
 /* clang-format on */

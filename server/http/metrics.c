@@ -254,7 +254,7 @@ static void statement_write(void *context, const char *statement,
           family->column == DB_NANOSECONDS ? value / 1e9 : value);
 }
 
-void route_metrics_get(struct server *server, struct request *request) {
+static void counters_write(FILE *out) {
   static const struct {
     const char *name, *help;
   } descriptions[] = {
@@ -277,15 +277,6 @@ void route_metrics_get(struct server *server, struct request *request) {
       LIMITS(X)
 #undef X
   };
-  static const char *const class_names[] = {
-#define X(id, name) name,
-      CONNECTION_CLASSES(X)
-#undef X
-  };
-  char *text = NULL;
-  size_t size;
-  FILE *out = open_memstream(&text, &size);
-  ALWAYS(out != NULL);
   for (int i = 0; i < COUNTER_COUNT; i++) {
     head_write(out, descriptions[i].name, "counter", descriptions[i].help);
     fprintf(out, "%s %" PRIu64 "\n", descriptions[i].name, atomic_load(&counters[i].value));
@@ -303,7 +294,14 @@ void route_metrics_get(struct server *server, struct request *request) {
                  limit_names, limited, LIMIT_COUNT);
 
   programs_write(out);
+}
 
+static void connections_write(FILE *out, struct server *server) {
+  static const char *const class_names[] = {
+#define X(id, name) name,
+      CONNECTION_CLASSES(X)
+#undef X
+  };
   size_t n[CONNECTION_CLASS_COUNT];
   connections_count(server_http(server)->connections, n);
   head_write(out, "wavetune_http_connections", "gauge",
@@ -311,10 +309,12 @@ void route_metrics_get(struct server *server, struct request *request) {
              "(agents, operators, admins)");
   for (size_t i = 0; i < CONNECTION_CLASS_COUNT; i++)
     fprintf(out, "wavetune_http_connections{class=\"%s\"} %zu\n", class_names[i], n[i]);
+}
 
-  struct queue_state state = queue_state(server_http(server)->queue);
-  bool is_ready = server_is_ready(server);
-  struct gauges *now = gauges_take(server);
+static void gauges_write(FILE *out, struct server *server, const struct gauges *now,
+                         bool is_ready) {
+  struct http *http = server_http(server);
+  struct queue_state state = queue_state(http->queue);
   const struct database_health *health = &now->health;
   const struct {
     const char *name, *help;
@@ -323,17 +323,16 @@ void route_metrics_get(struct server *server, struct request *request) {
       {"wavetune_queue_length", "Requests that wait for a database worker", (double)state.queued},
       {"wavetune_parked", "Requests that wait for an event (long polls)", (double)state.parked},
       {"wavetune_suspended", "Requests that are queued, parked or run by a database worker",
-       (double)server_http(server)->n_suspended},
+       (double)http->n_suspended},
       {"wavetune_bodies_bytes", "Memory that the larger bodies of open requests take",
-       (double)bodies_used(server_http(server)->bodies)},
-      {"wavetune_http_open", "Requests that are being read or answered",
-       (double)server_http(server)->n_open},
+       (double)bodies_used(http->bodies)},
+      {"wavetune_http_open", "Requests that are being read or answered", (double)http->n_open},
       {"wavetune_agents",
        "Live agents of the database, as each server last read it: max over servers",
        (double)now->n_agents},
       {"wavetune_ready", "1 when the database answers and is migrated", is_ready},
       {"wavetune_uptime_seconds", "Time since this process started to serve",
-       (double)(clock_monotonic_ms() - server_http(server)->started_ms) / 1e3},
+       (double)(clock_monotonic_ms() - http->started_ms) / 1e3},
       {"wavetune_database_idle_transaction_seconds",
        "How long another program's session has been idle in a transaction that keeps vacuum from "
        "removing dead rows: max over servers",
@@ -347,7 +346,9 @@ void route_metrics_get(struct server *server, struct request *request) {
     head_write(out, gauges[i].name, "gauge", gauges[i].help);
     fprintf(out, "%s %.17g\n", gauges[i].name, gauges[i].value);
   }
+}
 
+static void dead_rows_write(FILE *out, const struct database_health *health) {
   static const char dead_rows[] = "wavetune_database_dead_rows";
   static const char *const tables[] = {
 #define X(table) #table,
@@ -359,14 +360,10 @@ void route_metrics_get(struct server *server, struct request *request) {
              "servers");
   for (size_t i = 0; i < HOT_TABLE_COUNT; i++)
     fprintf(out, "%s{table=\"%s\"} %" PRId64 "\n", dead_rows, tables[i], health->dead_rows[i]);
-  leases_write(out, &now->leases, is_ready);
+}
 
-  /* While they are not known, others may know better. */
-  if (is_ready && now->fleet && clock_monotonic_ms() - now->fleet_ms < KNOWN_MS)
-    fputs(now->fleet, out);
-  gauges_give(now);
-
-  /* One pass for each family: Prometheus wants the samples of a family together. */
+/* One pass for each family: Prometheus wants the samples of a family together. */
+static void statements_write(FILE *out) {
   struct statement_family families[] = {
       {out, "wavetune_db_runs_total", "Runs of a statement", DB_RUNS},
       {out, "wavetune_db_rows_total", "Rows that a statement returned", DB_ROWS},
@@ -378,7 +375,26 @@ void route_metrics_get(struct server *server, struct request *request) {
     head_write(out, families[i].name, "counter", families[i].help);
     db_statistics_visit(statement_write, &families[i]);
   }
+}
 
+void route_metrics_get(struct server *server, struct request *request) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  bool is_ready = server_is_ready(server);
+  struct gauges *now = gauges_take(server);
+  counters_write(out);
+  connections_write(out, server);
+  gauges_write(out, server, now, is_ready);
+  dead_rows_write(out, &now->health);
+  leases_write(out, &now->leases, is_ready);
+
+  /* While they are not known, others may know better. */
+  if (is_ready && now->fleet && clock_monotonic_ms() - now->fleet_ms < KNOWN_MS)
+    fputs(now->fleet, out);
+  gauges_give(now);
+  statements_write(out);
   ALWAYS(fclose(out) == 0);
   request_answer_text(request, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text, size);
 }

@@ -70,8 +70,8 @@ static int signals_wait(int also) {
            "and signatures over choices, that one of these keys signed"}, \
   {"oidc", OPTION_TEXT, "FILE", \
    .help = \
-   "identity providers whose tokens are accepted, such as CI systems', and which roles their claims " \
-   "give (JSON; docs/ci.md)"}, \
+   "identity providers whose tokens are accepted, such as CI systems', and which roles their " \
+   "claims give (JSON; docs/ci.md)"}, \
   {"listen", OPTION_TEXT, "ADDRESS", "127.0.0.1", \
    .help = "numeric address to listen on; 0.0.0.0 or :: for all"}, \
   {"port", OPTION_INTEGER, "PORT", "7200", 0, 65535, "0: any free one"}, \
@@ -130,7 +130,8 @@ static int signals_wait(int also) {
    "how much memory the bodies of requests, and the JSON values made of them, may take together"}, \
   LIMITS(LIMIT_OPTION) \
   {"unused-file-days", OPTION_INTEGER, "DAYS", "7", 0, 36500, \
-   "after how long a stored file that no kernel, build or measurement names is removed; 0: never"}, \
+   "after how long a stored file that no kernel, build or measurement names is removed; " \
+   "0: never"}, \
   OPTION_LOG_FORMAT, \
   {"log-requests", OPTION_TEXT, "WHICH", "errors", \
    .help = \

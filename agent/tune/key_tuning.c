@@ -13,9 +13,9 @@ void key_tuning_release(struct key_tuning *tuning) {
   free(tuning->halved);
   free(tuning->racing);
 
-  array_foreach (final, tuning->finals, tuning->n_finals) {
-    free((double *) final->sample.samples_us);
-    free((double *) final->sample.baseline_us);
+  array_foreach (finalist, tuning->finals, tuning->n_finals) {
+    free((double *)finalist->sample.samples_us);
+    free((double *)finalist->sample.baseline_us);
   }
 
   free(tuning->finals);

@@ -36,11 +36,10 @@ PLANTED = {"BLOCK": 512, "PLANTED": 1, "num_warps": 4}
 
 def expected(jit, case, config, grid, objects, scale):
     """The interpreter's values for a case, as a builder gets them."""
-    manifest = json.loads((KERNEL / "kernel.json").read_text())
+    manifest, case = json.loads((KERNEL / "kernel.json").read_text()), {**case, "scale": {"value": scale}}
     arguments = [{"name": one["name"], "kind": "tensor", "dtype": one["dtype"]} if one["kind"] == "buffer" else
                  {"name": one["name"], "kind": type(case[one["name"]]["value"]).__name__, "value": case[one["name"]]["value"]}
                  for one in manifest["arguments"]]
-    arguments = [{**one, "value": scale} if one["name"] == "scale" else one for one in arguments]
     launch = types.SimpleNamespace(arguments=arguments, configs=[Config(config, grid, {})])
     found = expected_of(function_document(jit, closure(jit), None, [], None), launch, manifest, {"arguments": case},
                         lambda digest: str(objects / digest.removeprefix("sha256:")))

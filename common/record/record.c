@@ -168,7 +168,8 @@ static bool texts_read(const struct field *field, const json_t *array, const cha
 
   for (size_t i = 0; i < json_array_size(array); i++, ret->n++) {
     const json_t *element = json_array_get(array, i);
-    const char *element_at = POINTER_INDEX(at, i);
+    char element_at[JSON_POINTER_SIZE];
+    json_pointer_index(element_at, sizeof element_at, at, i);
     if (!json_is_string(element) && !(or_integer && json_is_integer(element)))
       return error_at(error, element_at, "\"%s\" must hold strings%s, not %s", field->name,
                       or_integer ? " or integers" : "", json_type_name(element));
@@ -202,7 +203,8 @@ static bool numbers_read(const struct field *field, const json_t *array, const c
   cleanup_free double *all = xcalloc(n + 1, sizeof *all);
 
   for (size_t i = 0; i < n; i++) {
-    const char *element_at = POINTER_INDEX(at, i);
+    char element_at[JSON_POINTER_SIZE];
+    json_pointer_index(element_at, sizeof element_at, at, i);
     if (!number_read(field, json_array_get(array, i), element_at, &all[i], error))
       return false;
   }
@@ -310,7 +312,8 @@ static bool field_read(const struct field *field, const json_t *json, const char
                        bool is_answer, void *to, struct error *error) {
   struct json_wanted wanted = field_wants(field);
   const char *name = field->name;
-  const char *at = POINTER_MEMBER(pointer, name);
+  char at[JSON_POINTER_SIZE]; /* not cleared: this runs for each member of each measurement */
+  json_pointer_member(at, sizeof at, pointer, name);
 
   if (field->flags & FIELD_STATED && !json_object_get(json, name))
     return error_at(error, at, "member \"%s\" is missing; it may be null", name);

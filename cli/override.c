@@ -8,8 +8,8 @@ static int command_override_add(struct options *options) {
                     "state pin or ban and one kernel, by name or hash: wavetune override add ban "
                     "softmax/online --values LANES=16 --reason \"wrong on gfx942\"");
   if (!option_text(options, "values") || !option_text(options, "reason"))
-    cli_refuse(EXIT_USAGE, "give --values and --reason: whoever looks at it in a year "
-                           "needs to know why");
+    cli_refuse(EXIT_USAGE, "give --values, and --reason, which is stored and printed with "
+                           "the override");
 
   cleanup_json json_t *key = values_of_text("key", option_text(options, "key")),
                       *config = values_of_text("values", option_text(options, "values")),

@@ -39,7 +39,8 @@ _JSON = ("--json", None, "print one JSON document")
 
 
 def add_options(parser: Any, *rows: tuple[Any, ...]) -> None:
-    """(flags, metavar, or None for a switch, help, and what else argparse is told)"""
+    """Adds options. A row: flags, metavar (None: a switch), help, further arguments of
+    argparse's add_argument."""
     for flags, metavar, text, *more in rows:
         kind = {"metavar": metavar} if metavar else {"action": "store_true"}
         parser.add_argument(*flags.split(), help=text, **kind, **(more[0] if more else {}))
@@ -138,8 +139,7 @@ def _parser() -> argparse.ArgumentParser:
         identity,
         ("--output -o", "FILE", "where identity.json goes (standard output)"),
         ("--function", "KERNEL=MODULE:NAME",
-         "a decorated function and the kernel it stands for: its name, its hash or its folder; may "
-         "be repeated",
+         "a decorated function and its kernel, by name, hash or folder; may be repeated",
          _REPEATED),
         ("--arch", "ARCH", "of the GPU that the image will run on (that of this machine)"),
         ("--gpu", "NAME", "its name as torch has it (that of this machine)"),

@@ -219,7 +219,7 @@ def _dejavu_members(jit: Any, tuner: Any) -> tuple[Json, Json]:
 
 
 def _kernel_members(kernel: str) -> tuple[Json, Any]:
-    """(what a record says of the kernel it stands for, the manifest of a folder or None)"""
+    """(the members of a record that name the kernel, the manifest of a folder or None)"""
     if re.fullmatch(r"sha256:[0-9a-f]{64}", kernel):
         return {"kernel": kernel}, None
     if (split_place(kernel)[0] / "kernel.json").is_file():
@@ -232,7 +232,8 @@ def _kernel_members(kernel: str) -> tuple[Json, Any]:
 
 def function_record(kernel: str, place: str, triton: Json | None,
                     notes: Notes) -> Json | None:
-    """`kernel`: the hash, name or folder of what "package.module:function" stands for."""
+    """The record of the decorated function `place` ("package.module:function"). `kernel`: its hash,
+    name or folder."""
     found = _import_attribute(place, notes)
     if found is None:
         return None

@@ -154,7 +154,7 @@ def parse_signature(text: str) -> Signature:
 
 @dataclass(frozen=True)
 class Names:
-    """What a launch expression may read, and what stands for it in an expression of a manifest."""
+    """The names that a launch expression may read, and a manifest's expressions of `values`."""
 
     plain: frozenset[str]  # key members, parameters of the space, facts: as they are
     values: Mapping[str, str]  # scalars of the call: their expressions

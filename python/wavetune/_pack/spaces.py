@@ -27,13 +27,14 @@ class Space:
     json: Json
 
     def points(self, scopes: list[Mapping[str, Value]]) -> Iterator[Config]:
-        """The configs that hold in any of the scopes (a key's members and gpu_name, arch)."""
+        """The configs whose conditions are true in any of the scopes (a key's members and gpu_name,
+        arch)."""
         for point in self._all():
             if any(self._holds(point, scope) for scope in scopes):
                 yield point
 
     def baselines(self, scopes: list[Mapping[str, Value]]) -> list[Config]:
-        """What all are compared with: the default, else the first one that holds in each scope."""
+        """The configs with which others are compared: the default, else the first of each scope."""
         if "default" in self.json:
             return [self.json["default"]]
         return [first for scope in scopes for first in itertools.islice(self.points([scope]), 1)]

@@ -527,13 +527,6 @@ bool db_run_script(struct db *db, const char *sql, struct error *error) {
   return is_good;
 }
 
-bool db_run_by(struct db *db, const struct statement *statement, const char *name, int64_t integer,
-               struct db_rows **ret_rows, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, name, integer);
-  return db_run(db, statement, &parameters, ret_rows, error);
-}
-
 bool db_begin(struct db *db, struct error *error) {
   ALWAYS(!db->in_transaction);
   run_start(db);

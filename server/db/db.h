@@ -85,8 +85,6 @@ void bind_parameter(struct db_parameters *parameters, struct db_parameter parame
 #define bind_text(parameters, name, text) bind_parameter(parameters, parameter_text(name, text))
 #define bind_integer(parameters, name, n) bind_parameter(parameters, parameter_integer(name, n))
 #define bind_id(parameters, name, id) bind_parameter(parameters, parameter_id(name, id))
-#define bind_number(parameters, name, n) bind_parameter(parameters, parameter_number(name, n))
-#define bind_bool(parameters, name, is) bind_parameter(parameters, parameter_bool(name, is))
 struct db_parameter parameter_text(const char *name, const char *text);   /* NULL: null */
 struct db_parameter parameter_integer(const char *name, int64_t integer); /* FIELD_NONE: null */
 struct db_parameter parameter_id(const char *name, int64_t id);           /* 0: null */
@@ -96,8 +94,7 @@ struct db_parameter parameter_bool(const char *name, bool is_true);
 struct db_parameter parameter_bytes(const char *name, const void *bytes, size_t size);
 /* Takes over `text`, which was allocated. */
 struct db_parameter parameter_taken(const char *name, char *text);
-void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes, size_t size);
-/* The same; `may_be_unused`: the statement need not have the parameter. */
+/* Binds such a text; `may_be_unused`: the statement need not have the parameter. */
 void bind_taken(struct db_parameters *parameters, const char *name, char *text, bool may_be_unused);
 
 /* A text array literal being built for unnest: {"a","b",NULL}. */
@@ -110,15 +107,12 @@ void db_array_init(struct db_array *array);
 void db_array_text(struct db_array *array,
                    const char *element); /* NULL: null; quoted and escaped */
 void db_array_integer(struct db_array *array, int64_t element);
-void db_array_bool(struct db_array *array, bool element);
 const char *db_array_finish(struct db_array *array); /* closes it and returns its text */
 /* Closes the array, takes its text and releases it. */
 struct db_parameter parameter_array(const char *name, struct db_array *array);
 /* text[]; NULL: null */
 struct db_parameter parameter_texts(const char *name, const char *const *texts, size_t n);
 #define bind_array(parameters, name, array) bind_parameter(parameters, parameter_array(name, array))
-#define bind_texts(parameters, name, texts, n)                                                     \
-  bind_parameter(parameters, parameter_texts(name, texts, n))
 
 struct db_rows;
 void db_rows_free(struct db_rows *rows);
@@ -143,10 +137,6 @@ must_check uint8_t *db_get_bytes(const struct db_rows *rows, int row, const char
 must_check bool db_run(struct db *db, const struct statement *statement,
                        const struct db_parameters *parameters, struct db_rows **ret_rows,
                        struct error *error);
-
-/* The same for a statement with one parameter, an integer. */
-must_check bool db_run_by(struct db *db, const struct statement *statement, const char *name,
-                          int64_t integer, struct db_rows **ret_rows, struct error *error);
 
 /* The same in a transaction, for a statement whose answer is not needed at once. When it fails, the
  * next run or the commit is not run and returns its error. `rows`: how many it must touch; another

@@ -27,11 +27,6 @@ void bind_records(struct db_parameters *parameters, const struct record *record,
 void bind_each(struct db_parameters *parameters, const struct record *record,
                const void *const *objects, size_t n);
 
-#define bind_digest(parameters, name, d) bind_parameter(parameters, parameter_digest(name, d))
-#define bind_ranges(parameters, name, r) bind_parameter(parameters, parameter_ranges(name, r))
-#define bind_json(parameters, name, json) bind_parameter(parameters, parameter_json(name, json))
-#define bind_digests(parameters, name, all, n)                                                     \
-  bind_parameter(parameters, parameter_digests(name, all, n))
 #define bind_integers(parameters, name, all, n)                                                    \
   bind_parameter(parameters, parameter_integers(name, all, n))
 struct db_parameter parameter_digest(const char *name, const struct digest *digest); /* or NULL */
@@ -118,7 +113,6 @@ must_check void *db_list_of(struct db *db, const struct statement *statement,
 void bind_list(struct db_parameters *parameters, const struct db_bound *bound);
 
 /* Binds :all_runs, all that a device may run (common/enrolment/enrolment.h), as text[]. */
-#define bind_all_runs(parameters) bind_parameter(parameters, parameter_all_runs())
 struct db_parameter parameter_all_runs(void);
 
 /* Sets every field that has a column; the result must have that column. Values that the object held

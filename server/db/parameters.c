@@ -42,11 +42,6 @@ struct db_parameter parameter_taken(const char *name, char *text) {
   return (struct db_parameter){.name = name, .value = text, .owned = text};
 }
 
-void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes,
-                size_t size) {
-  bind_parameter(parameters, parameter_bytes(name, bytes, size));
-}
-
 void bind_taken(struct db_parameters *parameters, const char *name, char *text,
                 bool may_be_unused) {
   struct db_parameter parameter = parameter_taken(name, text);
@@ -105,10 +100,6 @@ void db_array_integer(struct db_array *array, int64_t element) {
   char text[24];
   snprintf(text, sizeof text, "%" PRId64, element);
   db_array_text(array, text);
-}
-
-void db_array_bool(struct db_array *array, bool element) {
-  db_array_text(array, element ? "t" : "f");
 }
 
 const char *db_array_finish(struct db_array *array) {

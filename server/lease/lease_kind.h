@@ -86,7 +86,6 @@ struct lease_losses {
   struct db_rows *of[LEASE_KINDS_MAX];
 };
 void lease_losses_release(struct lease_losses *losses);
-#define cleanup_losses __attribute__((cleanup(lease_losses_release)))
 /* Takes back the tasks that an agent held when it was restarted. In the caller's transaction.
  * *ret_n: how many. */
 must_check bool leases_reclaim(struct worker *worker, const char *agent, struct lease_losses *ret,

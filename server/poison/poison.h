@@ -46,7 +46,6 @@ struct poison_hits {
   struct poison_hit *all;
 };
 void poison_hits_release(struct poison_hits *hits);
-#define cleanup_poison_hits __attribute__((cleanup(poison_hits_release)))
 
 /* Fills those of n jobs. */
 must_check bool poison_find(struct db *db, const struct poison_place *places, size_t n,

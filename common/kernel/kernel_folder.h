@@ -9,9 +9,10 @@
  * The manifest of a version is flat (common/kernel/kernel.h): the shared members and the version's,
  * its name "softmax/fused", paths replaced by {path, digest}. "space" defaults to "space.json". A
  * folder with one version needs no version name. arguments, defines, launch, reference, flops,
- * bytes, exports and cases may be in a version too, and replace the shared one then. "sources" are
- * the compiled file, then every file that it includes. A file has at most 1 MiB and is inside DIR,
- * also after links are followed.
+ * bytes, exports and cases may be in a version too, and replace the shared one then; "arguments"
+ * may also be an object of changes by name: {"x": {"dtype": "float16"}, "scale": null}. "sources"
+ * are the compiled file, then every file that it includes. A file has at most 1 MiB and is inside
+ * DIR, also after links are followed.
  *
  * Memory: owns everything. Threads: one at a time. */
 #ifndef WAVETUNE_COMMON_KERNEL_KERNEL_FOLDER_H

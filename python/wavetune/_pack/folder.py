@@ -22,6 +22,7 @@ class Kernel:
     folder: Path
     space: Space
     constants: Json = field(default_factory=dict)  # constexprs.json
+    function: Any = None  # of an entry: the Decorated that its source is the text of
 
     @property
     def root(self) -> Path | None:
@@ -133,8 +134,8 @@ def check_fills(arguments: list[Json]) -> None:
                                 f"{ends[1]}, and a buffer of {dtype} takes {least} to {most}")
 
 
-def load_kernel(place: str) -> Kernel:
-    """The triton version that "DIR" or "DIR:VERSION" means."""
+def find_version(place: str) -> tuple[Path, Json, str]:
+    """The folder, its kernel.json and the triton version that "DIR" or "DIR:VERSION" means."""
     folder, wanted = split_place(place)
     document = read_json(folder / "kernel.json")
     versions = document.get("versions") if isinstance(document, dict) else None
@@ -142,10 +143,20 @@ def load_kernel(place: str) -> Kernel:
             isinstance(v, dict) for v in versions.values()):
         raise PackError(f'{folder}/kernel.json must have "versions", at least one')
     name = _find_version(folder, versions, wanted)
-    version = versions[name]
-    if version.get("language") != "triton":
-        raise PackError(f"{folder}:{name} is in {version.get('language')}; only kernels in triton "
+    if versions[name].get("language") != "triton":
+        raise PackError(f"{folder}:{name} is in {versions[name].get('language')}; only kernels in triton "
                         "are packed, agents compile the others")
+    return folder, document, name
+
+
+def load_kernel(place: str) -> Kernel:
+    """The version's manifest and space; its sources must be there."""
+    folder, document, name = find_version(place)
+    version = document["versions"][name]
+    if "from" in version:
+        raise PackError(f"{folder}:{name} is an entry for a function of an installed package: "
+                        f"`python3 -m wavetune pack {folder}:{name} --package-root SITE-PACKAGES "
+                        "--kernel FOLDER …` makes its kernel folder, which stands for it")
     manifest = {**document, **version, "name": f"{document.get('name')}/{name}"}
     del manifest["versions"]
     space_path = manifest.pop("space", "space.json")

@@ -93,8 +93,8 @@ def make_plan(request: Request) -> Plan:
     backend = make_backend(target)
     kernel = request.kernel
     keys = [order_key(key, kernel.key_names) for key in request.keys]
-    decorated = load_function(kernel.source, kernel.entry, target, request.module, kernel.root,
-                              request.torch)
+    decorated = kernel.function or load_function(kernel.source, kernel.entry, target,
+                                                 request.module, kernel.root, request.torch)
     jit = decorated.jit
     check_fills(kernel.manifest["arguments"])
     check_segments(kernel)
@@ -245,22 +245,26 @@ def _variant_json(variant: Variant, configs: list[Config], results: list[Json],
             if value or name not in ("when", "failed")}
 
 
-def make_build(plan: Plan, folder: Path) -> Json:
-    """Compiles everything into the folder and returns the build."""
-    objects = folder / "objects"
-    objects.mkdir()
+def build_variants(plan: Plan, folder: Path) -> list[Json]:
+    """Compiles everything into the folder's objects/; the build's variants."""
     tasks = [make_task(plan, variant, config)
              for variant, configs in zip(plan.variants, plan.configs) for config in configs]
-    request, kernel = plan.request, plan.request.kernel
-    results = iter(compile_tasks(tasks, plan.decorated.jit, plan.target, plan.backend, objects,
-                                 request.processes, request.timeout_s, request.image))
-    variants = [_variant_json(variant, configs, [next(results) for _ in configs], left_out)
-                for variant, configs, left_out in zip(plan.variants, plan.configs, plan.left_out)]
+    request = plan.request
+    results = iter(compile_tasks(tasks, plan.decorated.jit, plan.target, plan.backend,
+                                 folder / "objects", request.processes, request.timeout_s,
+                                 request.image))
+    return [_variant_json(variant, configs, [next(results) for _ in configs], left_out)
+            for variant, configs, left_out in zip(plan.variants, plan.configs, plan.left_out)]
+
+
+def head_of_plan(plan: Plan) -> Json:
+    """The build without its variants."""
     import triton
+    request, kernel = plan.request, plan.request.kernel
     configs = config_objects(plan.decorated, kernel.space.configs or plan.configs[0], plan.backend)
     return {
         "kernel": kernel.hash, "toolchain": {"triton": triton.__version__, **request.toolchain},
-        "arch": request.arch, "warp_size": plan.target.warp_size, "variants": variants,
+        "arch": request.arch, "warp_size": plan.target.warp_size,
         "record": make_record(plan.decorated, kernel.hash, kernel.manifest, configs, plan.backend)
     }
 
@@ -296,8 +300,8 @@ def pack(request: Request, place: Path) -> Json:
     with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent) as scratch:
         os.environ["TRITON_CACHE_DIR"] = request.cache or str(Path(scratch) / "cache")
         made = Path(scratch) / "build"
-        made.mkdir()
-        build = make_build(plan, made)
+        (made / "objects").mkdir(parents=True)
+        build = {"variants": build_variants(plan, made), **head_of_plan(plan)}
         write_build(build, made, "; pack fewer keys or configs")
         made.chmod(0o755)
         _publish(made, place)

@@ -23,6 +23,7 @@ class Kernel:
     folder: Path
     space: Space
     constants: Json = field(default_factory=dict)  # constexprs.json
+    function: Any = None  # of an entry: the Decorated that its source is the text of
 
     @property
     def root(self) -> Path | None:
@@ -176,22 +177,23 @@ def check_segments(kernel: Kernel) -> None:
                                 'config; state "segments": "' + min(other) + '" or leave it out')
 
 
-def version_arguments(document: Json, version: Json, where: str) -> Any:
-    """The version's arguments, or the folder's with what it changes by name."""
-    shared, own = document.get("arguments"), version.get("arguments", document.get("arguments"))
-    if not isinstance(own, dict) or not isinstance(shared, list):
-        return own
+def _with_arguments(document: Json, version: Json, where: str) -> Json:
+    """The version with the folder's arguments, where it changes them by name."""
+    shared, changes = document.get("arguments"), version.get("arguments")
+    if not isinstance(changes, dict) or not isinstance(shared, list):
+        return version
     names = [argument.get("name") for argument in shared]
-    for name, change in own.items():
+    for name, change in changes.items():
         if name not in names or not isinstance(change, (dict, type(None))):
             raise PackError(f'{where}: "arguments" has {name}, which is none of the folder\'s '
                             "arguments with an object of changes, or null")
-    return [{**argument, **own.get(name, {})} for name, argument in zip(names, shared)
-            if own.get(name, {}) is not None]
+    return {**version, "arguments": [
+        {**argument, **changes.get(name, {})} for name, argument in zip(names, shared)
+        if changes.get(name, {}) is not None]}
 
 
-def load_kernel(place: str) -> Kernel:
-    """The triton version that "DIR" or "DIR:VERSION" means."""
+def find_version(place: str) -> tuple[Path, Json, str]:
+    """The folder, its kernel.json and the triton version that "DIR" or "DIR:VERSION" means."""
     folder, wanted = split_place(place)
     document = read_json(folder / "kernel.json")
     versions = document.get("versions") if isinstance(document, dict) else None
@@ -203,9 +205,19 @@ def load_kernel(place: str) -> Kernel:
     if version.get("language") != "triton":
         raise PackError(f"{folder}:{name} is in {version.get('language')}; only kernels in triton "
                         "are packed, agents compile the others")
-    where = f"{folder}/kernel.json, version {name}"
-    manifest = {**document, **version, "name": f"{document.get('name')}/{name}",
-                "arguments": version_arguments(document, version, where)}
+    own = _with_arguments(document, version, f"{folder}/kernel.json, version {name}")
+    return folder, {**document, "versions": {**versions, name: own}}, name
+
+
+def load_kernel(place: str) -> Kernel:
+    """The version's manifest and space; its sources must be there."""
+    folder, document, name = find_version(place)
+    version, where = document["versions"][name], f"{folder}/kernel.json, version {name}"
+    if "from" in version:
+        raise PackError(f"{folder}:{name} is an entry for a function of an installed package: "
+                        f"`python3 -m wavetune pack {folder}:{name} --package-root SITE-PACKAGES "
+                        "--kernel FOLDER …` makes its kernel folder, which stands for it")
+    manifest = {**document, **version, "name": f"{document.get('name')}/{name}"}
     del manifest["versions"]
     space_path = manifest.pop("space", "space.json")
     for member, kind in (("name", str), ("entry", str), ("key", list), ("sources", list),

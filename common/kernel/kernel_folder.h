@@ -37,6 +37,9 @@ struct kernel_folder {
  * are several, the error lists the versions. */
 must_check bool kernel_folder_load(const char *place, struct kernel_folder **ret_folder,
                                    struct error *error);
+/* Takes the space of a file in place of the folder's; `path` may be NULL. */
+must_check bool kernel_folder_take_space(struct kernel_folder *folder, const char *path,
+                                         struct error *error);
 void kernel_folder_free(struct kernel_folder *folder);
 DEFINE_CLEANUP(struct kernel_folder *, cleanup_kernel_folder_free, kernel_folder_free)
 #define cleanup_kernel_folder cleanup_by(cleanup_kernel_folder_free)

@@ -2,7 +2,9 @@
 (pytest -s); the bound that is asserted is generous, for the machine may be busy."""
 
 import math
+import os
 import re
+import shutil
 import socket
 import ssl
 import subprocess
@@ -506,6 +508,20 @@ def test_a_token_that_is_no_text_of_a_header_is_none(tmp_path):
     assert settings.take_token({"WAVETUNE_TOKEN": "secret", "WAVETUNE_TOKEN_FILE": str(tmp_path / "token")}) == "other"
     assert settings.taken_token() == "other"
     settings.forget()
+
+
+def test_a_partition_is_named_as_agents_name_it(monkeypatch, tmp_path):
+    from wavetune._runtime import environment
+    for card, modes in (("card1", ("SPX\n", "NPS1\n")), ("card2", ("SPX\n", "NPS1\n"))):
+        (tmp_path / card).mkdir()
+        for kind, mode in zip(("compute", "memory"), modes):
+            (tmp_path / card / f"current_{kind}_partition").write_text(mode)
+    monkeypatch.setattr(environment.glob, "glob", lambda _: [str(path) for path in tmp_path.glob("*/current_compute_partition")])
+    assert environment.partitions() == {"SPX/NPS1"} and environment._partition() == "SPX/NPS1"
+    (tmp_path / "card2/current_memory_partition").write_text("NPS4\n")
+    assert environment._partition() is None, "the GPUs are not alike"
+    os.remove(tmp_path / "card1/current_memory_partition"), shutil.rmtree(tmp_path / "card2")
+    assert environment._partition() == "SPX"
 
 
 def test_the_environment_is_what_torch_and_triton_say(monkeypatch):

@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 import triton
-from conftest import ROOT
+from conftest import ROOT, TUNED
 from contract_server import Contract
 from starting import environment, python
 
@@ -180,7 +180,7 @@ class World:
     def __init__(self, wheel, tmp_path):
         self.wheel, self.tmp, self.site, self.tables = wheel, tmp_path, tmp_path / "site", tmp_path / "tables"
         self.log = tmp_path / "log"
-        self.tables.mkdir()
+        self.tables.mkdir(parents=True)
         for name, group, files in (("vllm", "vllm.general_plugins", VLLM), ("sglang", "sglang.srt.plugins", SGLANG),
                                    ("aiter", "", AITER)):
             for path, text in files.items():
@@ -198,7 +198,7 @@ class World:
         loader = {"vllm": "vllm.plugins", "sglang": "sglang.srt.plugins"}[package]
         own = {"WAVETUNE_TABLES": str(self.tables), "WAVETUNE_LOG": str(self.log), **variables}
         own = {"WAVETUNE_ENVIRONMENT": json.dumps(HERE), **own}
-        path = os.pathsep.join(map(str, (self.wheel, self.site)))
+        path = os.pathsep.join(map(str, (self.wheel, self.site, *([TUNED / "patient"] if server is not None else []))))
         text = f"{HEAD}import {loader} as plugins\nplugins.load()\n{text}"
         return python("-c", text, cache=self.tmp / "cache", server=server, **{"PYTHONPATH": path, **own})
 

@@ -37,9 +37,9 @@ def items(kind: str, module: str, row: Named, launch: Named, arch: str | None) -
             whole = {**document, **version}
             exports = whole.get("exports", {}).get(kind)
             origin = version.get("from", {}).get("module", "")
-            is_of_module = origin.split(".")[0] == module.split(".")[0]
-            if exports is None or not is_of_module or not _is_for(document, version, arch or "") or \
-                    name.endswith("_rocm") != is_rocm and _twin(name) in document["versions"]:
+            if exports is None or origin.split(".")[0] != module.split(".")[0] or \
+                    name.endswith("_rocm") != is_rocm and _twin(name) in document["versions"] or \
+                    not _is_for(document, version, arch or ""):
                 continue
             for key in _keys(whole["key"], exports, row, launch):
                 yield {"kernel": f"{document['name']}/{name}", "key": key, "misses": 1}

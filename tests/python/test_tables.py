@@ -246,7 +246,7 @@ def test_tables_of_experts_and_of_mamba_are_found_by_their_own_names(world):
                               ssm: {"24": {"BLOCK_SIZE_M": 8, "num_warps": 2}}})
     text = f"""import {MOE} as moe, {SSM} as ssm
 print(json.dumps([moe.get_moe_configs(8, 3584, None, 0, 0), moe.get_moe_configs(8, 3584, "fp8_w8a8", 128, 128),
-    moe.try_get_optimal_moe_config([8, 7168, 4096], [8, 4096, 3584], 2, None, 5), ssm.get_ssm_configs(64, 128, "bfloat16"),
+    moe.try_get_optimal_moe_config((8, 7168, 4096), (8, 4096, 3584), 2, None, 5), ssm.get_ssm_configs(64, 128, "bfloat16"),
     ssm.try_get_optimal_ssm_config(64, 128, 2, 24, "float16", False), ssm.get_ssm_configs(64, 64, "float16")]))"""
     mamba = {"BLOCK_SIZE_M": 8, "num_warps": 2}
     assert world.ask(text) == [[{"2": row(16)}, {"2": row(64)}, row(16), {"24": mamba}, mamba, None]]
@@ -390,8 +390,8 @@ for M in (2, 8, 32, 100, 256):
 
 def test_tables_of_experts_and_of_mamba_are_reported_with_what_their_kernels_keys_have_beside(world, server):
     text = f"""import {MOE} as moe, {SSM} as ssm
-moe.try_get_optimal_moe_config([8, 7168, 4096], [8, 4096, 3584], 2, "fp8_w8a8", 33, block_shape=[128, 128])
-moe.try_get_optimal_moe_config([8, 7168, 4096], [8, 4096, 3584], 2, "int8_w8a8", 33)
+moe.try_get_optimal_moe_config((8, 7168, 4096), (8, 4096, 3584), 2, "fp8_w8a8", 33, block_shape=[128, 128])
+moe.try_get_optimal_moe_config((8, 7168, 4096), (8, 4096, 3584), 2, "int8_w8a8", 33)
 state = types.SimpleNamespace(shape=(64, 24, 64, 128), dtype="torch.bfloat16")
 for batch in (3, 4):
     ssm.selective_state_update(state, tensor(batch, 24, 64), None, None, tensor(batch, 8, 128), None, None, None)"""
@@ -405,7 +405,7 @@ for batch in (3, 4):
 
 def test_a_program_that_takes_no_table_reports_none(world, server):
     text = f"""import {MOE} as moe
-moe.try_get_optimal_moe_config([8, 7168, 4096], [8, 4096, 3584], 2, "fp8_w8a8", 32, block_shape=[128, 128])"""
+moe.try_get_optimal_moe_config((8, 7168, 4096), (8, 4096, 3584), 2, "fp8_w8a8", 32, block_shape=[128, 128])"""
     world.ask(text, server, VLLM_BATCH_INVARIANT="1")
     assert items(server) == []
 

@@ -29,7 +29,7 @@ from .patching import is_wrapped, when_there
 from .tables import Tables, bucket
 
 FAR = 2
-SEEN_MAX = 4096
+SEEN_MAX = 16384
 GEMM = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M")
 NOT_FOUND = "Config file not found"  # in each program's line for a table that is missing
 AITER = "aiter.ops.triton.utils.gemm_config_utils"
@@ -52,7 +52,8 @@ class Lookup(NamedTuple):
     name: Callable[[Any, Named], str]  # of the file, by the module and the arguments
     needed: Sequence[str]  # members of each row
     launchers: Sequence[str]  # functions that know the number; the first that is there counts
-    launch: Callable[..., Launch]  # has their parameters
+    shapes: Callable[..., Any]  # by which launches differ; has their parameters, as the next
+    launch: Callable[..., Launch]
     number: str = "M"  # in "exports": what rows are for
 
 
@@ -96,7 +97,19 @@ def _state(dtype: str) -> str:
     return "float16" if dtype == "bfloat16" else dtype
 
 
-# What a launch needs.
+# What a launch needs: first what tells it from those that were seen, as cheaply as can be.
+
+def _w8a8_shapes(A, B, *_: Any, **__: Any) -> Any:
+    return A.shape, B.shape
+
+
+def _moe_shapes(w1_shape, w2_shape, top_k, dtype, M, *_: Any, **__: Any) -> Any:
+    return w2_shape, dtype, M
+
+
+def _ssm_shapes(state, x, dt, A, B, *_: Any, **__: Any) -> Any:
+    return state.shape, x.shape, B.shape
+
 
 def _w8a8_launch(A, B, As, Bs, block_size, *_: Any, **__: Any) -> Launch:
     return Launch((*B.shape, block_size[0], block_size[1]),
@@ -128,21 +141,23 @@ def _ssm_launch(state, x, dt, A, B, *_: Any, cu_seqlens=None, **__: Any) -> Laun
 LOOKUPS = (
     Lookup("vllm-w8a8", "vllm-w8a8", ("vllm.model_executor.layers.quantization.utils.fp8_utils",),
            "get_w8a8_block_fp8_configs", _w8a8_name, GEMM, ("w8a8_triton_block_scaled_mm",
-                                                            "w8a8_block_fp8_matmul"), _w8a8_launch),
+                                                            "w8a8_block_fp8_matmul"),
+           _w8a8_shapes, _w8a8_launch),
     Lookup("vllm-moe", "vllm-moe", ("vllm.model_executor.layers.fused_moe.fused_moe",),
-           "get_moe_configs", _moe_name, GEMM, ("try_get_optimal_moe_config",), _moe_launch),
+           "get_moe_configs", _moe_name, GEMM, ("try_get_optimal_moe_config",),
+           _moe_shapes, _moe_launch),
     Lookup("vllm-moe", "vllm-ssm", ("vllm.model_executor.layers.mamba.ops.mamba_ssm",),
            "get_ssm_configs", _ssm_name, ("BLOCK_SIZE_M", "num_warps"),
-           ("selective_state_update",), _ssm_launch, "batch"),
+           ("selective_state_update",), _ssm_shapes, _ssm_launch, "batch"),
     Lookup("sglang-w8a8", "sglang-w8a8", ("sglang.kernels.ops.gemm.fp8_kernel",
                                           "sglang.srt.layers.quantization.fp8_kernel"),
            "get_w8a8_block_fp8_configs", _sglang_w8a8_name, GEMM,
-           ("w8a8_block_fp8_matmul_triton", "w8a8_block_fp8_matmul"), _w8a8_launch),
+           ("w8a8_block_fp8_matmul_triton", "w8a8_block_fp8_matmul"), _w8a8_shapes, _w8a8_launch),
     Lookup("sglang-moe", "sglang-moe",
            ("sglang.srt.layers.moe.moe_runner.triton_utils.fused_moe_triton_config",
             "sglang.srt.layers.moe.fused_moe_triton.fused_moe_triton_config"),
            "get_moe_configs", _sglang_moe_name, GEMM, ("try_get_optimal_moe_config",),
-           _sglang_moe_launch),
+           _moe_shapes, _sglang_moe_launch),
 )
 _BY_MODULE = {module: lookup for lookup in LOOKUPS for module in lookup.modules}
 
@@ -234,13 +249,17 @@ class Plugins:
     def _watching(self, module: Any, lookup: Lookup, function: Callable[..., Any],
                   is_tracing: Callable[[], bool]) -> Callable[..., Any]:
         names = list(inspect.signature(getattr(module, lookup.function)).parameters)
-        watch = quietly(f"a launch with a table of {lookup.function}")
+        watch, shapes_of = quietly(f"a launch with a table of {lookup.function}"), lookup.shapes
+        noted: set[Any] = set()
 
         def launch(*args: Any, **kwargs: Any) -> Any:
             found = function(*args, **kwargs)
             if not is_tracing():
                 with watch:
-                    self._note(module, lookup, names, lookup.launch(*args, **kwargs))
+                    shapes = shapes_of(*args, **kwargs)
+                    if shapes not in noted and len(noted) < SEEN_MAX:
+                        noted.add(shapes)
+                        self._note(module, lookup, names, lookup.launch(*args, **kwargs))
             return found
         return launch
 
@@ -248,7 +267,7 @@ class Plugins:
         """After the program looked the table up. `names`: of that look-up's arguments."""
         step = launch.number
         seen = (lookup.kind, launch.table[:len(names)], step)
-        if seen in self._seen or step == 0 or len(self._seen) >= SEEN_MAX:
+        if seen in self._seen or step == 0:
             return
         numbers = self._known.get(seen[:2])
         if numbers is None:

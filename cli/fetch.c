@@ -435,10 +435,8 @@ static int answer_print(struct fetch *fetch, const struct options *options, bool
       cli_print_json(variables);
     else
       json_members (variables, name, value) { /* for a shell to eval */
-        printf("export %s='", name);
-        for (const char *c = json_string_value(value); *c; c++)
-          fputs(*c == '\'' ? "'\\''" : (const char[]){*c, '\0'}, stdout);
-        puts("'");
+        cleanup_free char *word = shell_quote(json_string_value(value));
+        printf("export %s=%s\n", name, word);
       }
   } else if (as_json) {
     cleanup_json json_t *answer = answer_make(fetch, succeeded, error);

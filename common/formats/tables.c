@@ -10,8 +10,8 @@
  * Bodies are what json.dump(indent=4) writes, and a newline; rows ascend. "triton_version" is read
  * and not written: older readers take every member for an M.
  *
- * Of two winners for one row that which was tuned is written before one that was imported, and
- * that for which "prefer" of the exports holds before others.
+ * Of two winners for one row, one that was tuned is written before one that was imported; if
+ * "prefer" of the exports does not hold for it, after that.
  *
  * Memory and threads: format.h. */
 #include "common/cache/text.h"
@@ -25,7 +25,7 @@ struct row {
   const struct table_kind *kind;
   int64_t numbers[NUMBERS_MAX]; /* in the body, from outside */
   size_t n_numbers, order;
-  enum { RANK_PREFERRED, RANK_TUNED, RANK_IMPORTED } rank;
+  enum { RANK_PREFERRED, RANK_IMPORTED, RANK_OTHER } rank;
   json_t *config;
   const struct release_kernel *kernel;
   const struct release_winner *winner;
@@ -219,7 +219,7 @@ static bool row_add(struct rendering *rendering, const struct table_mapping *map
   }
   row.rank = string_equal(json_text(provenance, "origin"), "imported") ? RANK_IMPORTED
              : is_preferred                                            ? RANK_PREFERRED
-                                                                       : RANK_TUNED;
+                                                                       : RANK_OTHER;
   row.config = config_in_order(config, json_text(provenance, "order"));
 
   GROW(rendering->rows, rendering->n_rows, rendering->capacity);
@@ -312,7 +312,7 @@ static bool row_is_first(struct rendering *rendering, const struct row *first,
   const struct table_member *member = table_first_row(row->kind) + row->n_numbers - 1;
   char text[TABLE_ROW_SIZE];
   struct error why;
-  bool was_replaced = row->rank == RANK_IMPORTED && first->rank != RANK_IMPORTED;
+  bool was_replaced = row->rank == RANK_IMPORTED && first->rank == RANK_PREFERRED;
   if (was_replaced || json_equal(first->config, row->config))
     return false;
   error_set(&why, "another winner is the same row, %s = %s, of the same table", member->name,

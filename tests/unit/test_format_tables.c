@@ -321,6 +321,18 @@ Test(format_tables, of_two_winners_for_a_row_the_preferred_is_written_and_the_ot
   cr_expect_eq(out.n_skipped, (size_t)1);
   cr_expect_str_eq(out.skipped[0].key, "[1,\"down\"]");
 
+  cleanup_cache_files struct cache_files files = {0}, merged = {0};
+  cleanup_imported struct imported imported = {0};
+  files_add_text(&files, path, "{\"1\": " CONFIG(128) ", \"2\": " CONFIG(128) "}");
+  cr_assert(read_with("vllm-moe", &files, NULL, &imported, &error), "%s", error.message);
+  cr_assert(render("vllm-moe", MI300X, MOE_MANIFEST, tuned, 3, &imported, &merged), "%s",
+            error.message);
+  cleanup_json json_t *with_imported = json_of_file(&merged, path);
+  cleanup_json json_t *wanted_merged =
+      json_loads("{\"1\":" CONFIG(32) ",\"2\":" CONFIG(128) "}", 0, NULL);
+  cr_expect(json_equal(with_imported, wanted_merged), "%s", merged.files[0].bytes);
+  cr_expect_eq(merged.n_skipped, (size_t)2); /* "down" of both */
+
   static const char triton[] =
       "{\"gpu\":\"AMD Instinct MI300X\",\"rocm\":\"6.4.1\",\"triton\":\"3.4.0\"}";
   cr_assert(render("sglang-moe", triton, MOE_MANIFEST, tuned, 4, NULL, &sglang), "%s",

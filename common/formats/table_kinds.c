@@ -122,6 +122,18 @@ static const struct table_kind sglang_w8a8 = {
     .members = {NUMBER(N), NUMBER(K), TEXT(dtype, NULL), BLOCKS(", ", TABLE_REQUIRED), ROW(M)},
     .needed = {BLOCK_SIZES, "GROUP_SIZE_M"},
 };
+/* SGLang's GEMM with a scale for each token and channel. Where CUTLASS was faster, a row is null:
+ * such a table is refused, because without that row a neighbour's would be taken. */
+static const struct table_kind sglang_w8a8_channelwise = {
+    .name = "sglang-w8a8-channelwise",
+    .kernel = "sglang-w8a8/channelwise_scaled_mm",
+    .path = "N={N},K={K},device_name={device},dtype=fp8_w8a8_channelwise",
+    .prefix = "N=",
+    .device = TABLE_DEVICE_TORCH,
+    .n_members = 3,
+    .members = {NUMBER(N), NUMBER(K), ROW(M)},
+    .needed = {BLOCK_SIZES},
+};
 /* AITER's, which it finds by the arch alone. */
 #define AITER_ROWS MAYBE_NUMBER(B), MAYBE_NUMBER(N), MAYBE_NUMBER(K), BOUND_ROW
 static const struct table_kind aiter_triton = {
@@ -134,7 +146,7 @@ static const struct table_kind aiter_triton = {
     .device = TABLE_DEVICE_ARCH,
     .n_members = 5,
     .members = {TEXT(name, AITER_NAME), AITER_ROWS},
-    .needed = {BLOCK_SIZES},
+    .needed = {"BLOCK_SIZE_M", "BLOCK_SIZE_N"},
 };
 static const struct table_kind aiter_triton_moe = {
     .name = "aiter-triton-moe",
@@ -145,7 +157,19 @@ static const struct table_kind aiter_triton_moe = {
     .device = TABLE_DEVICE_ARCH,
     .n_members = 2,
     .members = {TEXT(name, "MOE-" AITER_NAME), BOUND_ROW},
-    .needed = {BLOCK_SIZES},
+    .needed = {"BLOCK_SIZE_M", "BLOCK_SIZE_N"},
+};
+/* Two GEMMs in one, whose shapes are a part of the name: "-N8=512-N16=256-K=7168". */
+static const struct table_kind aiter_triton_fused = {
+    .name = "aiter-triton-fused",
+    .kernel = "aiter-triton/fused_gemm",
+    .below = "gemm/",
+    .path = "{arch}-{name}",
+    .prefix = "gfx",
+    .device = TABLE_DEVICE_ARCH,
+    .n_members = 2,
+    .members = {TEXT(name, AITER_NAME "-N[0-9]+=[A-Za-z0-9_=-]+"), BOUND_ROW},
+    .needed = {"BLOCK_SIZE_M", "BLOCK_SIZE_N"},
 };
 static const struct table_kind aiter_triton_folder = {
     .name = "aiter-triton-folder",
@@ -155,7 +179,7 @@ static const struct table_kind aiter_triton_folder = {
     .n_members = 7,
     .members = {TEXT(language, "triton|gluon"), TEXT(folder, "[a-z0-9_]+"), TEXT(name, AITER_NAME),
                 AITER_ROWS},
-    .needed = {BLOCK_SIZES},
+    .needed = {"BLOCK_SIZE_M", "BLOCK_SIZE_N"},
 };
 
 #define VLLM_AITER {"VLLM_ROCM_USE_AITER", NULL, true}
@@ -169,9 +193,12 @@ const struct table_family tables_vllm_w8a8 = {"vllm-w8a8", NULL, {&vllm_w8a8}, {
 const struct table_family tables_sglang_moe = {
     "sglang-moe", "SGLANG_MOE_CONFIG_DIR", {&sglang_moe}, {SGLANG_AITER}};
 const struct table_family tables_sglang_w8a8 = {
-    "sglang-w8a8", NULL, {&sglang_w8a8}, {SGLANG_AITER}};
+    "sglang-w8a8", NULL, {&sglang_w8a8, &sglang_w8a8_channelwise}, {SGLANG_AITER}};
 const struct table_family tables_aiter_triton = {
-    "aiter-triton", NULL, {&aiter_triton, &aiter_triton_moe, &aiter_triton_folder}, {{0}}};
+    "aiter-triton",
+    NULL,
+    {&aiter_triton, &aiter_triton_moe, &aiter_triton_fused, &aiter_triton_folder},
+    {{0}}};
 
 void table_place_release(struct table_place *place) {
   free(place->device);

@@ -104,6 +104,17 @@ Test(format_tables, lora_has_a_level_for_each_number) {
   expect_same_meaning("vllm-moe", &experts);
 }
 
+Test(format_tables, tables_of_other_shapes_have_names_of_their_own) {
+  static const struct cache_file fused = {
+      (char *)"gfx950-FUSED-GEMM-A8W8_BLOCKSCALE-A16W16-N8=512-N16=256-K=7168.json",
+      (char *)"{\"M_LEQ_8\": " CONFIG(16) ", \"any\": " CONFIG(32) "}", 0};
+  static const struct cache_file channelwise = {
+      (char *)"N=4096,K=512,device_name=NVIDIA_L40S,dtype=fp8_w8a8_channelwise.json",
+      (char *)"{\"8\": {\"BLOCK_SIZE_M\": 16, \"BLOCK_SIZE_N\": 64, \"BLOCK_SIZE_K\": 128}}", 0};
+  expect_same_meaning("aiter-triton", &fused);
+  expect_same_meaning("sglang-w8a8", &channelwise);
+}
+
 static void expect_refused(const char *format, const char *path, const char *text,
                            const char *what) {
   cleanup_cache_files struct cache_files files = {0};
@@ -124,8 +135,10 @@ Test(format_tables, a_malformed_entry_is_refused_with_file_and_place) {
                  ": /1: the config has no positive integer BLOCK_SIZE_K");
   expect_refused("vllm-w8a8", "N=8,K=8,device_name=X,dtype=fp8_w8a8.json", "{}",
                  "is not a name like N=7168");
-  expect_refused("sglang-w8a8", "N=8,K=8,device_name=X,dtype=fp8_w8a8_channelwise.json", "{}",
+  expect_refused("sglang-w8a8", "N=8,K=8,device_name=X,dtype=fp8_w8a8.json", "{}",
                  "is not a name like N=4096");
+  expect_refused("sglang-w8a8", "N=8,K=8,device_name=X,dtype=fp8_w8a8_channelwise.json",
+                 "{\"512\": null}", ": /512: a config must be an object");
   expect_refused("vllm-moe", "headdim=64,dstate=128,device_name=X.json", "{}",
                  "is not a name like headdim=");
   expect_refused("aiter-triton", aiter, "{\"16\": " CONFIG(16) "}", ": /16: a row must be M_LEQ_");

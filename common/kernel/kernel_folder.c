@@ -305,6 +305,20 @@ bool kernel_folder_describe(const char *place, struct kernel_folder **ret_folder
   return true;
 }
 
+bool kernel_folder_take_space(struct kernel_folder *folder, const char *path, struct error *error) {
+  cleanup_json json_t *json = NULL;
+  struct space *space;
+  if (!path)
+    return true;
+  if (!json_parse_file(path, FILE_SIZE_MAX, &json, error))
+    return false;
+  if (!space_parse(json, &space, error))
+    return error_prefix(error, "%s: ", path);
+  space_free(folder->space);
+  folder->space = space;
+  return true;
+}
+
 void kernel_folder_free(struct kernel_folder *folder) {
   if (folder->kernel)
     kernel_free(folder->kernel);

@@ -48,6 +48,9 @@ must_check bool kernel_folder_load(const char *place, struct kernel_folder **ret
 /* The same, also of an entry, which kernel_folder_load() refuses with what to do. */
 must_check bool kernel_folder_describe(const char *place, struct kernel_folder **ret_folder,
                                        struct error *error);
+/* Takes the space of a file in place of the folder's; `path` may be NULL. */
+must_check bool kernel_folder_take_space(struct kernel_folder *folder, const char *path,
+                                         struct error *error);
 void kernel_folder_free(struct kernel_folder *folder);
 DEFINE_CLEANUP(struct kernel_folder *, cleanup_kernel_folder_free, kernel_folder_free)
 #define cleanup_kernel_folder cleanup_by(cleanup_kernel_folder_free)

@@ -102,13 +102,13 @@ def key_of(entry: Entry, launch: Launch) -> Json:
 
 
 def config_members(launch: Launch) -> list[str]:
-    """Those arguments and options that look like members of a config: whole numbers that are
-    compiled in and are written in capitals, and what the launch states of Triton's options."""
+    """Those arguments that look like members of a config: whole numbers that are compiled in and
+    are written in capitals; with these, what the launch states of Triton's options."""
     stated = launch.document["configs"][0]["config"] if launch.document["configs"] else {}
-    return [*(one["name"] for one in launch.arguments
-              if one["kind"] == "constexpr" and type(decode(one["value"])) is int and
-              one["name"].isupper() and len(one["name"]) > 1),
-            *sorted(OPTIONS.intersection(stated))]
+    found = [one["name"] for one in launch.arguments
+             if one["kind"] == "constexpr" and type(decode(one["value"])) is int and
+             one["name"].isupper() and len(one["name"]) > 1]
+    return [*found, *sorted(OPTIONS.intersection(stated))] if found else []
 
 
 def why_no_space(function: Function, launch: Launch, near: str = "") -> str | None:
@@ -133,8 +133,9 @@ class _Group:
 def _grouped(function: Function, launches: Sequence[Launch], entries: Sequence[Entry]
              ) -> tuple[list[Launch], list[_Group], list[tuple[Launch, str]]]:
     """(launches that are built as they are, those of entries, those of neither and why)"""
-    module, _, qualname = function.name.partition(":")
-    mine = [one for one in entries if function.autotune is None and one.is_of(module, qualname)]
+    module = function.name.partition(":")[0]
+    mine = [one for one in entries
+            if function.autotune is None and one.is_of(module, function.entry)]
     plain, left = [], []
     groups: dict[str, _Group] = {}
     for launch in launches:

@@ -43,7 +43,7 @@ def skeleton(function: Function, launch: Launch) -> dict[str, bytes]:
         return names.get(number, number)
 
     arguments, defines, constants = [], {}, {}
-    values: Json = {name: value for name, value in config.items() if name in members}
+    values: Json = {name: value for name, value in config.items() if name in OPTIONS}
     for one in launch.arguments:
         name, kind = one["name"], one["kind"]
         if kind == "tensor":

@@ -35,7 +35,7 @@ static void subject_load(const struct options *options, struct subject *ret) {
         !space_parse(json, &ret->space, &error))
       cli_fail(EXIT_USAGE, &error);
   } else {
-    if (!kernel_folder_load(arguments[0], &ret->folder, &error))
+    if (!kernel_folder_describe(arguments[0], &ret->folder, &error))
       cli_fail(EXIT_USAGE, &error);
     ret->space = ret->folder->space;
     names = (const char *const *)ret->folder->kernel->key_names;

@@ -63,10 +63,12 @@ def write(to: pathlib.Path, document: dict, version: "str | None",
     project, files = document["project"], {}
     licence = project["license"]
     platform = PLATFORM if programs else "any"
-    for package in document["tool"]["setuptools"]["packages"]:
+    own = document["tool"]["setuptools"]
+    for package in own["packages"]:
         folder = PYTHON / package.replace(".", "/")
-        for path in (*folder.glob("*.py"), *folder.glob("py.typed")):
-            files[str(path.relative_to(PYTHON))] = path.read_bytes()
+        for pattern in ("*.py", *own["package-data"].get(package, [])):
+            for path in folder.glob(pattern):
+                files[str(path.relative_to(PYTHON))] = path.read_bytes()
 
     init = files["wavetune/__init__.py"].decode()
     stated = re.search(r'^__version__ = "(.*)"$', init, re.M)

@@ -342,7 +342,7 @@ static bool folder_check(struct check *check, const char *place, struct error *e
   struct error why;
   if (stat(place, &status) != 0 && stat(directory, &status) != 0)
     return error_set(error, "there is no %s", place);
-  if (!kernel_folder_load(place, &folder, &why))
+  if (!kernel_folder_describe(place, &folder, &why))
     return check_refuse(check, place, "kernel", &why);
   if (!kernel_folder_take_space(folder, option_text(options, "space"), error))
     return false;
@@ -376,12 +376,17 @@ static bool folder_check(struct check *check, const char *place, struct error *e
     return false;
 
   struct review_findings findings = {0};
-  const char *hash = DIGEST_TEXT(&kernel->hash);
-  json_t *answer = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "place", place, "what", "kernel",
-                             "name", kernel->name, "language", language_name(kernel->language),
-                             "kernel", hash, "raw", (json_int_t)folder->space->raw_count);
-  if (!check->as_json)
+  const char *hash = folder->module ? NULL : DIGEST_TEXT(&kernel->hash);
+  json_t *answer = json_pack("{s:s, s:s, s:s, s:s, s:s*, s:s*, s:I}", "place", place, "what",
+                             "kernel", "name", kernel->name, "language",
+                             language_name(kernel->language), "kernel", hash, "module",
+                             folder->module, "raw", (json_int_t)folder->space->raw_count);
+  if (!check->as_json && hash)
     printf("%s: kernel %s in %s, %s\n", place, kernel->name, language_name(kernel->language), hash);
+  else if (!check->as_json)
+    printf("%s: entry %s for %s of %s; `python3 -m wavetune pack %s --package-root SITE-PACKAGES "
+           "--kernel FOLDER --key … --output BUILD` makes its kernel\n",
+           place, kernel->name, kernel->entry, folder->module, place);
   cleanup_json json_t *counts = json_array();
   array_foreach (key, keys.keys, keys.n) {
     json_t *of_key = json_pack("{s:o}", "key", key_to_json(key));

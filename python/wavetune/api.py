@@ -167,6 +167,7 @@ CampaignList = TypedDict("CampaignList", {
 
 Capture = TypedDict("Capture", {
     "function": Dict[str, Any],
+    "example": Union[Dict[str, Any], None],
     "launches": List["CaptureLaunch"],
 })
 

@@ -1,6 +1,7 @@
 /* The spaces of captured keys. A builder's result names a build; the job of that key then tunes the
  * configs that the build compiled for it, in the program's order. The first one is the program's
- * first config: the default, with which the others must agree.
+ * first config: the default, with which the others must agree. The result of an entry's build
+ * states key and space itself.
  *
  * Memory and threads: captures.h. */
 #include "common/builds/build.h"
@@ -21,20 +22,28 @@ static bool space_of_variant(const json_t *variant, struct space **ret, struct e
 }
 
 /* Sets the result's space from the build and the key of its launch. */
-static bool space_set(struct capture_result *result, const struct build *build,
-                      const json_t *key_json, struct error *error) {
+static bool space_set(struct capture_result *result, const struct kernel *kernel,
+                      const struct build *build, const json_t *key_json, struct error *error) {
   cleanup_key struct key key = {0};
   cleanup_space struct space *space = NULL;
   size_t index;
-  if (!key_parse(key_json, NULL, 0, &key, error) || !build_variant(build, &key, &index, error) ||
-      !space_of_variant(json_array_get(build->variants, index), &space, error))
+  if (!key_parse(result->stated_key ? result->stated_key : key_json, NULL, 0, &key, error) ||
+      !build_variant(build, &key, &index, error))
+    return false;
+  const json_t *variant = json_array_get(build->variants, index);
+  if (!(result->stated_space ? space_parse(result->stated_space, &space, error)
+                             : space_of_variant(variant, &space, error)) ||
+      (result->stated_space && !kernel_accepts(kernel, &key, space, error)))
     return false;
 
+  if (result->stated_key) {
+    result->key = key_to_text(&key);
+    result->key_digest = key_digest(&key);
+  }
   result->space_digest = space->digest;
   result->space = json_dumps(space->json, JSON_COMPACT);
   ALWAYS(result->space != NULL);
-  result->configs =
-      (int64_t)json_array_size(json_object_get(json_array_get(build->variants, index), "objects"));
+  result->configs = (int64_t)json_array_size(json_object_get(variant, "objects"));
   return true;
 }
 
@@ -74,7 +83,7 @@ static bool spaces_of_build(struct db *db, const struct digest *digest,
         continue;
       key = db_get_json(keys, row, "key");
       json_pointer_index(pointer, sizeof pointer, "/launches", i);
-      if (!space_set(result, build, key, error)) {
+      if (!space_set(result, kernel, build, key, error)) {
         error_prefix(error, "the build has no code for the launch: ");
         error->pointer[0] = 0;
         return error_pointer_prefix(error, pointer);

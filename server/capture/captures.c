@@ -300,9 +300,11 @@ bool route_capture_get(struct worker *worker, struct request *request, struct er
 
   json_t *launches =
       db_first_rows_to_json(rows, db_count(rows), &capture_launch_record, launch_write);
-  const struct json_text members[] = {{"function", db_get(function, 0, "document")}};
+  const struct json_text members[] = {
+      {"function", db_get(function, 0, "document")},
+      {"example", db_count(rows) ? db_get(rows, 0, "document") : "null"}};
   return request_answer_json_with(request, 200, json_pack("{s:o}", "launches", launches), members,
-                                  1);
+                                  ARRAY_LENGTH(members));
 }
 
 bool route_capture_delete(struct worker *worker, struct request *request, struct error *error) {
@@ -420,6 +422,13 @@ static const struct field result_fields[] = {
     MEMBER(DIGEST, build, FIELD_NOT_NULL, .about = "the pushed build that has the key"),
     MEMBER(TEXT, refused, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = 1000,
            .about = "why no build can be made"),
+    MEMBER_AS("key", JSON, stated_key, FIELD_NOT_NULL | FIELD_OBJECT | FIELD_NO_COLUMN,
+              .schema = SCHEMA("Key"), .about = "of an entry's build: in place of the launch's"),
+    MEMBER_AS("space", JSON, stated_space, FIELD_NOT_NULL | FIELD_OBJECT | FIELD_NO_COLUMN,
+              .schema = SCHEMA("Space"),
+              .about = "of an entry's build: what its job tunes; default: what was compiled"),
+    MEMBER(DIGEST, key_digest, FIELD_NO_JSON),
+    MEMBER(TEXT, key, FIELD_NO_JSON),
     MEMBER(DIGEST, space_digest, FIELD_NO_JSON),
     MEMBER(TEXT, space, FIELD_NO_JSON),
     MEMBER(INTEGER, configs, FIELD_NO_JSON),

@@ -10,6 +10,10 @@
  * token, to builders, operators and admins. A builder leases the launches of one function, each a
  * task of the kind build: a builder that was slow cannot undo what another did.
  *
+ * Where an entry (kernels/tables/README.md) says how the arguments of a function without an
+ * autotuner make a key, the builder's result has that key and the entry's space, and they replace
+ * the launch's own.
+ *
  * Memory: a report owns what it holds. Threads: reading is pure; routes run on database workers. */
 #ifndef WAVETUNE_SERVER_CAPTURE_CAPTURES_H
 #define WAVETUNE_SERVER_CAPTURE_CAPTURES_H
@@ -80,9 +84,10 @@ struct capture_result {
   int64_t id, epoch;
   struct digest build; /* all zeros: none */
   char *refused;
+  json_t *stated_key, *stated_space; /* of an entry's build, else NULL */
   /* Set by capture_spaces_set: */
-  struct digest space_digest;
-  char *space;
+  struct digest key_digest, space_digest; /* of key: all zeros, and NULL, unless it is stated */
+  char *key, *space;
   int64_t configs;
 };
 

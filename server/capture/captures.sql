@@ -192,10 +192,11 @@ WITH spaces_of_keys AS (
 )
 UPDATE captured_launches l
 SET build = b.digest, kernel = b.kernel, refused = r.refused, space_digest = r.space_digest,
-    configs = r.configs, job_id = NULL, not_queued = NULL, decided_at = NULL
-FROM unnest(:id::bigint[], :build::bytea[], :refused::text[], :space_digest::bytea[],
-            :configs::bigint[])
-     AS r(id, build, refused, space_digest, configs)
+    configs = r.configs, job_id = NULL, not_queued = NULL, decided_at = NULL,
+    key = COALESCE(r.key::json, l.key), key_digest = COALESCE(r.key_digest, l.key_digest)
+FROM unnest(:id::bigint[], :build::bytea[], :refused::text[], :key::text[], :key_digest::bytea[],
+            :space_digest::bytea[], :configs::bigint[])
+     AS r(id, build, refused, key, key_digest, space_digest, configs)
 LEFT JOIN builds b ON b.digest = r.build
 WHERE l.id = r.id
   AND (r.build IS NULL) = (b.digest IS NULL)

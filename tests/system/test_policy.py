@@ -626,3 +626,50 @@ def test_from_a_capture_to_a_served_winner_with_a_real_agent(start, database, tm
     promoted, = proposals(server, "promoted")
     assert (promoted["decided_by"], promoted["winners"], promoted["images"]) == ("(server)", 1, [IMAGE])
     assert server.request("GET", "/v1/policy", token=server.operator).json["used_today"] > 0
+
+
+ENTRY_SPACE = {"parameters": {"MODE": [0, 1, 2, 9]}, "conditions": ["MODE < 9"], "default": {"MODE": 1}}
+
+
+def build_by_entry(server, space=ENTRY_SPACE, member="rows"):
+    """Builds what waits as a builder with an entry: the kernel has another key than the launches, and variants for any key."""
+    leased = lease(server, server.builder).json["launches"]
+    flat = {**manifest(server, "table/entry"), "key": ["rows"], "launch": {"grid": ["rows"]},
+            "arguments": [{"name": "y", "dtype": "float32", "shape": ["rows"], "access": "write"},
+                          {"name": "n", "dtype": "int64", "value": "rows"}]}
+    del flat["cases"]
+    kernel = server.request("POST", "/v1/kernels", flat).json["kernel"]
+    server.request("PUT", f"/v1/blobs/{sha(b'code')}", b"code")
+    objects = [{name: value for name, value in one.items() if name != "grid"} for one in variant(1, (0, 1, 2))["objects"]]
+    text = canonical({"kernel": kernel, "toolchain": {"triton": "3.6.0"}, "arch": "gfx942", "warp_size": 64, "variants": [
+        {"when": "rows != 1", "signature": {"y": "*fp32", "n": "i64"}, "constexprs": {}, "objects": objects}]})
+    put = server.request("PUT", f"/v1/kernels/{kernel}/builds/{sha(text)}", text)
+    assert put.status in (200, 201), put
+    return kernel, results(server, server.builder, *(
+        {"id": one["id"], "epoch": one["epoch"], "build": sha(text), "key": {member: one["launch"]["key_values"][0] // 2},
+         "space": space} for one in leased))
+
+
+def test_the_job_of_an_entrys_build_has_the_entrys_key_and_space(server):
+    capture(server, 64, 128)
+    kernel, done = build_by_entry(server)
+    assert done.json == {"accepted": 2, "stale": 0}, done
+    assert suggested(server) == [] and rule(server)
+    passes(server)
+    made = sorted(server.items("/v1/jobs"), key=lambda one: one["key"]["rows"])
+    assert [(one["kernel"], one["key"]) for one in made] == [(kernel, {"rows": 32}), (kernel, {"rows": 64})]
+    assert server.get(f"/v1/jobs/{made[0]['job']}")["space"] == ENTRY_SPACE
+    found = server.request("GET", f"/v1/captures/{function_item(server)['id']}", token=server.builder).json
+    assert sorted((one["key"]["rows"], one["state"]) for one in found["launches"]) == [(32, "queued"), (64, "queued")]
+    assert found["example"]["key_values"] == [64], "the document is as it was recorded"
+    assert capture(server, 64).json["launches"] == 1 and function_item(server)["keys"] == 2, "the same launch is posted again"
+
+
+@pytest.mark.parametrize("more, why", [
+    ({"member": "columns"}, "the build has no code for the launch: "),
+    ({"space": {"parameters": {"MODE": []}}}, "/launches/0"),
+    ({"space": {**ENTRY_SPACE, "conditions": ["DEPTH == 1"]}}, "DEPTH")])
+def test_a_key_and_a_space_that_a_build_does_not_take_are_refused(server, more, why):
+    capture(server, 64)
+    done = build_by_entry(server, **more)[1]
+    assert done.status == 422 and why in done.json["detail"] + done.json.get("pointer", ""), done

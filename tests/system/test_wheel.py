@@ -62,6 +62,7 @@ def test_the_wheel_with_programs_has_scripts_that_execute_them(tmp_path, program
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(f"{info}/METADATA").decode()
         assert archive.read(f"{info}/licenses/curl") == b"curl's licence\n"
+        assert b'"from"' in archive.read("wavetune/tables/block_fp8/kernel.json")
     assert "License-Expression: MIT AND Apache-2.0 AND curl" in metadata
     assert "License-File: LICENSE\nLicense-File: curl\n" in metadata
     installed = run(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps",

@@ -217,6 +217,26 @@ Test(kernel_folder, wrong_spaces_are_refused_with_their_file) {
       "at /space: ");
 }
 
+#define CHANGED(changes)                                                                           \
+  SHARED ", \"versions\": {\"half\": {\"language\": \"c\", \"entry\": \"copy\", \"sources\": "     \
+         "[\"plain.c\"], \"arguments\": " changes "}}}"
+
+Test(kernel_folder, a_version_may_change_arguments_by_name) {
+  put("kernel.json", CHANGED("{\"y\": {\"dtype\": \"float16\"}}"));
+  cleanup_kernel_folder struct kernel_folder *got = loaded("");
+  cr_assert_eq(got->kernel->n_arguments, 1u);
+  cr_expect_eq(got->kernel->arguments[0].dtype, DTYPE_FLOAT16);
+  cr_expect_eq(got->kernel->arguments[0].access, ACCESS_WRITE);
+}
+
+Test(kernel_folder, changes_that_fit_no_argument_are_refused) {
+  assert_refused(CHANGED("{\"z\": {\"dtype\": \"float16\"}}"),
+                 "at /arguments: it changes an argument");
+  assert_refused(CHANGED("{\"y\": \"float16\"}"),
+                 "at /arguments/y: a change of an argument is an object");
+  assert_refused(CHANGED("{\"y\": null}"), "\"y\" is not a buffer that the kernel writes");
+}
+
 Test(kernel_folder, missing_files_are_refused) {
   assert_refused_at("", "kernel.json: No such file");
   put("kernel.json", ONE);
@@ -256,4 +276,32 @@ Test(kernel_folder, a_file_over_the_limit_is_refused) {
   cr_assert(truncate(path, 1 << 20) == 0);
   cleanup_kernel_folder struct kernel_folder *got = loaded("");
   cr_assert_eq(got->files[0].size, (size_t)1 << 20);
+}
+
+#define ENTRY(more)                                                                                \
+  SHARED ", \"launch\": {\"grid\": [\"n\"]}, \"versions\": {\"table\": {\"language\": \"triton\", "       \
+         "\"entry\": \"copy\", \"from\": {\"module\": \"package.ops\"}, \"captured\": {\"key\": {}}, "   \
+         "\"constexprs\": {}" more "}}}"
+
+Test(kernel_folder, an_entry_is_described) {
+  cleanup_kernel_folder struct kernel_folder *got = NULL;
+  struct error error;
+  put("kernel.json", ENTRY(""));
+  cr_assert(kernel_folder_describe(folder, &got, &error), "%s", error.message);
+  cr_assert_str_eq(got->module, "package.ops");
+  cr_assert_str_eq(got->kernel->name, "copy/table");
+  cr_assert_eq(got->space->raw_count, 2u);
+  cr_assert_eq(got->n_files, 1u, "the reference");
+}
+
+Test(kernel_folder, an_entry_has_no_source_and_is_refused_with_what_makes_one) {
+  assert_refused(ENTRY(""), "its function is in package.ops: make its kernel folder with "
+                            "`python3 -m wavetune pack /tmp/");
+  assert_refused(ENTRY(", \"sources\": [\"plain.c\"]"), "\"from\" stands in place of \"sources\"");
+}
+
+Test(kernel_folder, only_an_entry_says_which_launches_are_its) {
+  assert_refused(SHARED ", \"versions\": {\"plain\": {\"language\": \"c\", \"entry\": \"copy\", "
+                        "\"sources\": [\"plain.c\"], \"captured\": {}}}}",
+                 "captured");
 }

@@ -26,9 +26,10 @@ from .._pack.compiling import compile_all, compile_task, store_result
 from .._pack.importing import pretty
 from .access import is_rounded, written_arguments
 from .calling import signature_of, task_of
-from .confined import Terms, build_confined
+from .confined import Terms
 from .descriptors import arguments_of, kind_of
 from .documents import Config, Function, Launch, read_folder
+from .entries import build_launches
 from .fills import fills_of
 from .interpret import add_values
 from .kernel import (
@@ -253,7 +254,7 @@ def build_folder(captures: Path, output: Path, arch: str | None, terms: Terms) -
         for launch in launches:
             by_arch[arch or launch.arch].append(launch)
         for own, mine in sorted(by_arch.items()):
-            built, refused = build_confined(function, mine, own, output, terms, captures / "blobs",
+            built, refused = build_launches(function, mine, own, output, terms, captures / "blobs",
                                             f" (function {number} of {len(found)})")
             report["built"] += built
             report["refused"] += refused

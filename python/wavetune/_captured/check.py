@@ -76,6 +76,20 @@ def check_build(build: Fields, plan: Fields) -> None:
             _check_objects(also["objects"], _by("config", further[key]), False)
 
 
+def check_packed(build: Fields, plan: Fields) -> None:
+    """The same of a build of an entry (entries.py), whose variants are for any key."""
+    given(set(build) == _MEMBERS, "another member")
+    for name, value in plan["head"].items():
+        given(canonical(build[name]) == canonical(value), f"another {name}")
+    given(len(build["variants"]) == len(plan["variants"]), "another variant")
+    for variant, planned in zip(build["variants"], plan["variants"]):
+        for name in ("when", "signature", "constexprs"):
+            given(variant.get(name, "" if name == "when" else None) == planned[name],
+                  f"another {name}")
+        given("also" not in variant and "case" not in variant, "a captured variant")
+        _check_objects(variant["objects"], _by("config", planned["objects"]), False)
+
+
 def named_files(value: Any) -> set[str]:
     """The digests that a build names: of its objects and of the files beside them."""
     if isinstance(value, dict):

@@ -25,11 +25,12 @@ from .._binaries import path_of
 from .._canonical import Fields, Json, canonical, digest_bytes
 from .._errors import PackError, last_line, one_line
 from .._pack.artifacts import installed_key, set_installed_key
+from .._pack.entries import Entry
 from .._pack.options import KEPT
 from .._pack.signing import SigningKey
 from .._pack.terminal import Line
 from .._runtime.worker import Next, Worker
-from .check import check_build, given, named_files
+from .check import check_build, check_packed, given, named_files
 from .documents import Function, Launch, function_of, launch_of, tensors_of
 from .kernel import failures
 from .plan import refusals
@@ -54,13 +55,15 @@ LINE_S = 10.0  # between lines of progress; on a terminal one line is written ag
 @dataclass(frozen=True)
 class Terms:
     """How a builder compiles. `launcher`: the program that confines; None: without a sandbox.
-    `stated`: torch and rocm of the deployment, where known. `key`: signs what is pushed."""
+    `stated`: torch and rocm of the deployment, where known. `key`: signs what is pushed.
+    `entries`: for functions without an autotuner."""
 
     processes: int
     timeout_s: float
     stated: Mapping[str, str]
     launcher: str | None
     key: SigningKey | None = None
+    entries: tuple[Entry, ...] = ()
 
     def time_s(self, configs: int) -> int:
         """More than the configs take if each takes all its time."""
@@ -190,16 +193,19 @@ class Progress:
 
 
 def build_confined(function: Function, launches: Sequence[Launch], arch: str, output: Path,
-                   terms: Terms, blobs: Path | None = None,
-                   which: str = "") -> tuple[list[Json], list[Json]]:
+                   terms: Terms, blobs: Path | None = None, which: str = "",
+                   of: tuple[Entry, list[Json]] | None = None) -> tuple[list[Json], list[Json]]:
     """build.build_function in a process of its own; kernel folders come to `output`. `blobs`:
-    contents by digest. `which`: of the functions, for the progress."""
+    contents by digest. `which`: of the functions, for the progress. `of`: the entry that the
+    launches are of, with their keys."""
     request = {
         "function": function.document, "launches": [[one.path, one.document] for one in launches],
         "arch": arch, "processes": terms.processes, "timeout_s": terms.timeout_s,
-        "stated": dict(terms.stated), "triton": installed_key()
+        "stated": dict(terms.stated), "triton": installed_key(),
+        **({"entry": vars(of[0]), "keys": of[1]} if of else {})
     }
-    seconds = terms.time_s(sum(len(one.configs) for one in launches))
+    seconds = terms.time_s(len(launches) * of[0].size if of else
+                           sum(len(one.configs) for one in launches))
     known = {one.path for one in launches}
     try:
         with tempfile.TemporaryDirectory(prefix="wavetune-build.") as made:
@@ -214,6 +220,7 @@ def build_confined(function: Function, launches: Sequence[Launch], arch: str, ou
             for one in answer["built"]:
                 name = Path(one["folder"]).name
                 given(name in plan, "another kernel")
+                given(set(one["launches"]) <= known, "another launch")
                 built.append({"function": function.name, **_taken(
                     one, name, plan.pop(name), Path(made) / _KERNELS, output)})
             return built, [_refusal(function, one, known) for one in answer["refused"]]
@@ -285,11 +292,14 @@ def _taken(one: Fields, name: str, plan: Fields, made: Path,
            output: Path) -> Json:
     """Puts a kernel folder in its place, with the plan's files; what the report says of it."""
     place, source = output / name, made / name / "build"
-    given(set(one["launches"]) <= {planned["launch"] for planned in plan["objects"]},
-          "another launch")
     text = _file(source / "build.json", FILE_MAX)
     build = json.loads(text)
-    check_build(build, plan)
+    if "keys" in plan:  # of an entry
+        check_packed(build, plan)
+    else:
+        given(set(one["launches"]) <= {planned["launch"] for planned in plan["objects"]},
+              "another launch")
+        check_build(build, plan)
     named = named_files(build["variants"])
     with tempfile.TemporaryDirectory(prefix=".wavetune-build.", dir=output) as beside:
         copy = Path(beside) / name
@@ -309,7 +319,8 @@ def _taken(one: Fields, name: str, plan: Fields, made: Path,
     every = [also for variant in build["variants"] for also in (variant, *variant.get("also", ()))]
     return {
         "kernel": plan["head"]["kernel"], "name": plan["name"], "build": digest_bytes(text),
-        "folder": str(place), "keys": [variant["key"] for variant in build["variants"]],
+        "folder": str(place),
+        "keys": plan.get("keys") or [variant["key"] for variant in build["variants"]],
         "launches": list(one["launches"]), "objects": sum(len(also["objects"]) for also in every),
         "notes": [one_line(str(note), 900) for note in one["notes"]], **failures(build)
     }
@@ -325,18 +336,24 @@ def _step(done: int, total: int) -> None:
 def main(part: str) -> int:
     """In the confined process, which plans or builds."""
     from .build import Compiling, build_function
+    from .entries import build_entry, plan_entry
     from .plan import plan_function, toolchain_for
     request = json.loads(Path(_REQUEST).read_text())
     set_installed_key(request["triton"])
     launches = [launch_of(document, path) for path, document in request["launches"]]
     function = function_of(request["function"], "the function")
     toolchain = toolchain_for(request["arch"], request["stated"])
-    if part == "plan":
+    kernels = Path.cwd() / _KERNELS
+    kernels.mkdir()
+    if "entry" in request:
+        entry, keys = Entry(**request["entry"]), request["keys"]
+        answer = plan_entry(function, entry, keys, toolchain, request, Path.cwd()) \
+            if part == "plan" else \
+            build_entry(function, launches, entry, keys, toolchain, request, kernels)
+    elif part == "plan":
         answer = plan_function(function, launches, toolchain, Path.cwd(), request["processes"],
                                request["timeout_s"])
     else:
-        kernels = Path.cwd() / _KERNELS
-        kernels.mkdir()
         compiling = Compiling(request["processes"], request["timeout_s"], _contents, _step)
         built, refused = build_function(function, launches, toolchain, kernels, compiling)
         answer = {"built": built, "refused": refused}

@@ -30,6 +30,7 @@ from .._pack.pool import end_with_parent, run_tasks
 from .build import Compiling, build_function, compile_one
 from .check import named_files
 from .documents import Function, Launch, function_of, launch_of
+from .entries import why_no_space
 from .kernel import CapturedKernel, why_not_compiled, why_refused
 from .module import recreate
 from .plan import Task, Toolchain, refusals, toolchain_for
@@ -144,6 +145,12 @@ class _Following:
             except PackError:
                 pass  # which building it says
         self.launches[closure].append(launch)
+        function = self.functions[closure]
+        why = why_no_space(function, launch)
+        if why is not None:
+            self._tell(function.name, [], refusals(function.name, [launch], why))
+            self.launches[closure].remove(launch)
+            return
         why = why_not_compiled(launch) if launch.is_further else why_refused(launch)
         if why is None and closure in self.jits:
             for i, config in enumerate(launch.configs):

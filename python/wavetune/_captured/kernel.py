@@ -15,13 +15,12 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from .._canonical import Fields, Json, canonical, digest, digest_bytes
 from .._errors import PackError
+from .._pack.entries import SOURCE, kernel_text
 from .._pack.options import is_compile_variable
 from .._pack.signature import DTYPES, EXACT_MAX, INTEGERS
 from . import fills, storages
 from .documents import Config, Function, Launch, number, tensors_of, value_of
-from .module import name_of
 
-SOURCE = "kernel.py"
 # Variables that name another target, or code from a place of the program's machine.
 _UNMATCHED = ("TRITON_OVERRIDE_ARCH", "TRITON_KERNEL_OVERRIDE", "TRITON_DEFAULT_BACKEND")
 PRUNED = "the program does not consider it for this key"
@@ -138,15 +137,6 @@ def _name(function: Function, own: Sequence[tuple[str, str]], key_names: Sequenc
     return f"{text[-80:].lstrip('.')}/{'-'.join([*dtypes, tail])}"
 
 
-def _source(function: Function) -> str:
-    """The texts for people to read, and for the kernel's hash: without their lines' numbers."""
-    parts = sorted(function.document["parts"], key=lambda part: name_of(part) != function.name)
-    texts = [f"# {name_of(part)}\n{part['text'].rstrip()}\n" for part in parts]
-    constants = sorted(f"# {one['module']}: {one['name']} = {canonical(one['value'])}\n"
-                       for one in function.document["globals"] if "value" in one)
-    return "\n\n".join([*texts, "".join(constants)] if constants else texts)
-
-
 def _manifest(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str],
               source: str) -> Json:
     arguments = [{"name": name, "dtype": kind.removeprefix("*"),
@@ -187,7 +177,7 @@ def kernels_of(function: Function, launches: Iterable[Launch], also: Mapping[str
     classes: dict[Any, list[Launch]] = defaultdict(list)
     for launch in launches:
         classes[_class_of(launch, constexprs), tuple(launch.key)].append(launch)
-    source = _source(function)
+    source = kernel_text(function.document)
     return [CapturedKernel(function, tuple(members), _manifest(function, own, key_names, source),
                            tuple(with_all_names(config.config for launch in members
                                         for config in launch.configs)), source, also)

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Mapping
 
 from .._canonical import Fields, Json, canonical, digest_bytes
 from .._errors import PackError, one_line
@@ -18,8 +17,9 @@ from .._pack.folder import load_kernel
 from .._pack.signing import SigningKey
 from .._runtime.worker import Next, Worker
 from ..client import ApiError, Client
-from .confined import Terms, build_confined
+from .confined import Terms
 from .documents import Function, Launch, function_of, launch_of
+from .entries import build_launches
 
 POLL_S = 5.0
 
@@ -59,7 +59,7 @@ class _Lease:
         except ApiError as error:
             print(f"wavetune build: keeping a lease: {error.detail}", file=sys.stderr)
 
-    def post(self, places: list[str], what: Mapping[str, str]) -> int:
+    def post(self, places: list[str], what: Fields) -> int:
         """Says what became of launches; returns how many are another builder's meanwhile. They stay
         open where the server does not take it (_is_refusal)."""
         with self._worker.condition:
@@ -93,8 +93,10 @@ def push(client: Client, place: str, build: Path, key: SigningKey | None) -> Non
     """Stores a kernel folder and its build, blobs first, and the signatures of both."""
     kernel = load_kernel(place)
     text = (build / "build.json").read_bytes()
+    reference = kernel.manifest.get("reference", {})
     sources = [(kernel.folder / source["path"]).read_bytes()
-               for source in kernel.manifest["sources"]]
+               for source in [*kernel.manifest["sources"],
+                              *([reference["source"]] if reference else [])]]
     for data in [*sources, *(path.read_bytes() for path in sorted(build.glob("objects/*")))]:
         client.request("PUT", f"/v1/blobs/{digest_bytes(data)}", data)
     client.request("POST", "/v1/kernels", kernel.manifest)
@@ -115,7 +117,7 @@ def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> di
         counts["stale"] += lease.post(places, {"refused": _reason(why)})
         print(f"wavetune build: {lease.function.name}: {why}", file=sys.stderr)
 
-    def finish(places: list[str], what: Mapping[str, str]) -> None:
+    def finish(places: list[str], what: Fields) -> None:
         try:
             counts["stale"] += lease.post(places, what)
             counts["built"] += len(places)
@@ -129,7 +131,7 @@ def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> di
                 finish([place], what)
 
     with tempfile.TemporaryDirectory(prefix="wavetune-build.") as scratch:
-        built, refused = build_confined(lease.function, launches, arch, Path(scratch), terms)
+        built, refused = build_launches(lease.function, launches, arch, Path(scratch), terms)
         for one in refused:
             refuse([one["launch"]], one["why"])
         for one in built:
@@ -142,7 +144,10 @@ def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> di
                     raise
                 refuse(one["launches"], f"the server does not take the build: {error.detail}")
                 continue
-            finish(one["launches"], {"build": one["build"]})
+            if "of" not in one:
+                finish(one["launches"], {"build": one["build"]})
+            for place, stated in one.get("of", {}).items():
+                finish([place], {"build": one["build"], **stated})
     return counts
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from .._canonical import Fields
 from .._errors import PackError, one_line
+from .._pack.entries import name_of
 from .._runtime.closure import closure, is_of_triton, source
 from .._runtime.values import decode
 
@@ -103,10 +104,6 @@ def make_again(document: Fields, folder: Path) -> Any:
             if hasattr(free, name):
                 cell.cell_contents = getattr(free, name)
     return functions[name_of(document["parts"][0])]
-
-
-def name_of(part: Fields) -> str:
-    return f"{part['module']}:{part['qualname']}"
 
 
 def _check_names(document: Fields) -> None:

@@ -13,6 +13,7 @@ from .._canonical import Fields, Json, canonical
 from .._errors import PackError
 from .._pack.artifacts import cache_place
 from .._pack.compiling import compile_all, source_of
+from .._pack.entries import SOURCE
 from .._pack.importing import folder_files
 from .._pack.record import function_members, triton_record
 from .._pack.stubs import Driver
@@ -22,7 +23,7 @@ from .descriptors import planned_arguments
 from .documents import Config, Function, Launch
 from .fills import fills_of
 from .kernel import (
-    SOURCE, CapturedKernel, Refused, by_key, kernels_of, space_of, whole, why_refused)
+    CapturedKernel, Refused, by_key, kernels_of, space_of, whole, why_refused)
 from .module import recreate
 
 

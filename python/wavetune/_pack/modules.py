@@ -25,7 +25,7 @@ from typing import Any, Callable, Iterator
 from .._canonical import Json, read_text
 from .._errors import PackError, one_line
 from . import dejavu
-from .stubs import Needed, Stub, known_elsewhere, make_packaging, make_torch
+from .stubs import Needed, Stub, known_elsewhere, known_members, make_packaging, make_torch
 
 _MUTATORS = {
     "append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "add", "sort",
@@ -225,6 +225,7 @@ class Modules:
 
     def add(self, path: Path, name: str) -> SourceFile:
         file = SourceFile(path, name, self)
+        file.namespace.update(known_members(self.target).get(name, {}))
         self.known[name] = file.module
         return file
 

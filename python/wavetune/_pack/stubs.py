@@ -169,6 +169,18 @@ def known_elsewhere() -> dict[str, Json]:
                              for name in ELSEWHERE}}
 
 
+def known_members(target: Any) -> dict[str, Json]:
+    """Members that modules of packages find by looking for a GPU, by module: they follow from the
+    target."""
+    answers = {"is_rocm": target.backend == "hip", "is_cuda": target.backend == "cuda",
+               "is_cuda_alike": True,
+               **{f"is_{name}": False for name in ("cpu", "tpu", "out_of_tree", *ELSEWHERE)}}
+    platform = Stub("current_platform", {f"current_platform.{name}": lambda value=value: value
+                                         for name, value in answers.items()}, "vllm.platforms")
+    return {"vllm.triton_utils.importing": {"HAS_TRITON": True},
+            "vllm.platforms": {"current_platform": platform}}
+
+
 @functools.total_ordering
 class _Version:
     """packaging.version.Version as far as comparing releases goes."""

@@ -22,8 +22,8 @@ def fake_add(y, x, n: tl.int64, BLOCK: tl.constexpr):
 
 class Plain:
     @triton.jit
-    def fake_add(y, x, n: tl.int64, BLOCK: tl.constexpr):
-        add(y, x, n, BLOCK)
+    def fake_add(y, x, n: tl.int64):
+        add(y, x, n, 64)
 
 
 class Keyed:

@@ -22,7 +22,7 @@ def main(sizes):
         for offset in (0, 1):  # Triton compiles other code for a tensor that is not aligned, and the key is the same
             y, x = standin.Tensor("float32", n), standin.Tensor("float32", n, offset=offset)
             ops.fake_add.run(y, x, n, grid=lambda meta: (-(-n // meta["BLOCK"]),), warmup=True)
-            ops.Plain.fake_add.run(y, x, n, BLOCK=64, num_warps=1, grid=(-(-n // 64),), warmup=True)
+            ops.Plain.fake_add.run(y, x, n, num_warps=1, grid=(-(-n // 64),), warmup=True)
         used.append(ops.fake_add.best_config.num_warps)
     for more in ({}, {"layout": True, "other": None}, {"name": "it's", "other": False},
                  {"ratio": float("inf"), "other": triton.language.float32}) if not sizes else ():

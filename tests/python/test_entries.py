@@ -1,0 +1,263 @@
+"""Functions whose configs a program takes from a table: an entry says what is their key and which configs they have, for a function
+of an installed package, which is not imported, as for a captured launch of it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import triton
+from conftest import ROOT, edit, program, read, refusal, run
+from contract_server import ENVIRONMENT
+from starting import environment
+
+ARCH = "sm_90"
+# Laid out like vLLM: Triton is imported by a module that looks for a GPU.
+PACKAGE = {
+    "__init__.py": "", "layers/__init__.py": "", "layers/ops/__init__.py": "raise ImportError('a package that needs a GPU')\n",
+    "platforms/__init__.py": """
+import os
+
+def __getattr__(name):
+    return int(os.environ["FAKE_GPUS"])
+""",
+    "triton_utils/importing.py": """
+from vllm.platforms import current_platform
+
+HAS_TRITON = current_platform == 1
+
+class Placeholder:
+    jit = staticmethod(lambda function: function)
+""",
+    "triton_utils/__init__.py": """
+from typing import TYPE_CHECKING
+
+from vllm.triton_utils.importing import HAS_TRITON, Placeholder
+
+if TYPE_CHECKING or HAS_TRITON:
+    import triton
+    import triton.language as tl
+else:
+    triton = tl = Placeholder()
+""",
+    "layers/helpers.py": """
+from vllm.triton_utils import tl, triton
+
+WIDTH = tl.constexpr(3)
+
+@triton.jit
+def scaled(x):
+    return x * WIDTH
+""",
+    "layers/table_add.py": """
+import torch
+from vllm import not_there
+from vllm.layers.helpers import scaled
+from vllm.platforms import current_platform
+from vllm.triton_utils import tl, triton
+
+if current_platform.is_xpu():
+    import vllm.xpu
+
+@triton.jit
+def _table_add(x_ptr, y_ptr, n, group, stride, TYPE: tl.constexpr, EVEN: tl.constexpr, BLOCK_SIZE: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    x = tl.load(x_ptr + offsets * stride, mask=None if EVEN else offsets < n)
+    tl.store(y_ptr + offsets, scaled(x.to(TYPE)) + group, mask=None if EVEN else offsets < n)
+""",
+}
+ENTRY = {
+    "name": "table_add", "key": ["n"],
+    "arguments": [{"name": "x_ptr", "dtype": "float16", "shape": ["n"], "access": "read"},
+                  {"name": "y_ptr", "dtype": "float32", "shape": ["n"], "access": "write"},
+                  *({"name": name, "dtype": "int64", "value": value} for name, value in (("n", "n"), ("group", 128), ("stride", 1)))],
+    "reference": {"source": "reference.c", "outputs": {"y_ptr": "table_add_at"}},
+    "launch": {"grid": ["ceil_div(n, BLOCK_SIZE)"]}, "defines": {"EVEN": "n % BLOCK_SIZE == 0"},
+    "versions": {"vllm": {
+        "language": "triton", "entry": "_table_add", "from": {"module": "vllm.layers.table_add"},
+        "constexprs": {"TYPE": {"dtype": "float32"}}, "space": "add.space.json",
+        "captured": {"key": {"n": "n"}, "when": "group == 128 and x_ptr_extent_0 == n"}}}}
+SPACE = {"parameters": {"BLOCK_SIZE": [64, 128], "num_warps": [2, 4]}, "roles": {"num_warps": "option"},
+         "conditions": ["BLOCK_SIZE == 64 or num_warps == 4"], "default": {"BLOCK_SIZE": 64, "num_warps": 2}}
+
+
+def write(folder, files):
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A folder with site/ and tables/table_add/, and what pack made there: kernel/, build/."""
+    place = tmp_path_factory.mktemp("entries")
+    write(place / "site/vllm", PACKAGE)
+    write(place / "tables/table_add", {"kernel.json": ENTRY, "add.space.json": SPACE,
+                                       "reference.c": "double table_add_at(void);\n"})
+    out, err = run("pack", place / "tables/table_add:vllm", "--package-root", place / "site", "--kernel", place / "kernel",
+                   "--key", "n=1000", "--key", "n=4096", "--arch", ARCH, "-o", place / "build")
+    assert err == "", err
+    return place
+
+
+def pack(world, *more, place="tables/table_add:vllm"):
+    return "pack", world / place, "--key", "n=1000", "-o", world / "none", "--arch", ARCH, *more
+
+
+def test_a_function_of_a_package_becomes_a_kernel_folder_with_a_build(world):
+    version = read(world / "kernel", "kernel.json")["versions"]["vllm"]
+    assert version["sources"] == ["kernel.py", "constexprs.json"] and not {"from", "captured", "constexprs"} & set(version)
+    text = (world / "kernel/kernel.py").read_text()
+    assert text.startswith("# vllm.layers.table_add:_table_add\n@triton.jit\ndef _table_add(x_ptr")
+    assert "# vllm.layers.helpers:scaled\n@triton.jit\n" in text and text.endswith('# vllm.layers.helpers: WIDTH = {"constexpr":3}\n')
+    build = read(world / "build")
+    assert [len(one["objects"]) for one in build["variants"]] == [3, 3] and build["variants"][0]["signature"]["group"] == "i32"
+    assert all(one["constexprs"]["stride"] == 1 for one in build["variants"])
+
+
+def test_the_c_programs_read_the_folder_and_describe_the_entry(world):
+    wavetune, agent = program("wavetune"), program("wavetune-agent")
+    said = subprocess.run([wavetune, "kernel", "hash", world / "kernel"], capture_output=True, text=True)
+    assert said.stdout.strip() == read(world / "build")["kernel"], said.stderr
+    place = str(world / "tables/table_add")
+    counted = subprocess.run([wavetune, "space", "count", f"{place}:vllm", "--key", "n=64"], capture_output=True, text=True)
+    assert counted.stdout == "3 of 4 configs are valid\n", counted.stderr
+    checked = subprocess.run([wavetune, "kernel", "check", place], capture_output=True, text=True)
+    assert checked.returncode == 0 and "entry table_add/vllm for _table_add of vllm.layers.table_add" in checked.stdout, checked
+    for command in ([wavetune, "kernel", "push", place], [agent, "tune", place, "--key", "n=64"]):
+        refused = subprocess.run(command, capture_output=True, text=True)
+        assert refused.returncode == 2 and f"its function is in vllm.layers.table_add: make its kernel folder with " \
+            f"`python3 -m wavetune pack {place} --package-root SITE-PACKAGES" in refused.stderr, refused
+
+
+@pytest.mark.parametrize("more, why", [
+    ((), "--kernel is missing: .*table_add:vllm is an entry for _table_add of vllm.layers.table_add"),
+    (("--kernel", "k"), "--package-root is missing: .* the folder of installed packages"),
+    (("--kernel", "k", "--package-root", ROOT), "has no vllm.layers.table_add with a function _table_add"),
+    (("--kernel", "k", "--signature", "x"), "--signature is for a file")])
+def test_what_an_entry_needs_is_said(world, more, why):
+    import re
+    assert re.search(why, refusal(*pack(world, *more)))
+
+
+def test_an_entry_is_no_kernel_folder_for_keys(world):
+    assert "`python3 -m wavetune pack" in refusal("keys", world / "tables/table_add", "--key", "n=64")
+
+
+def test_a_moved_module_is_found_and_another_space_is_taken(world, tmp_path):
+    write(tmp_path, {f"site/vllm/{name}": text for name, text in PACKAGE.items() if name != "layers/table_add.py"})
+    write(tmp_path, {"site/vllm/kernels/table_add.py": PACKAGE["layers/table_add.py"],
+                     "space.json": {"configs": [{"BLOCK_SIZE": 32, "num_warps": 1}], "roles": SPACE["roles"]}})
+    out, _ = run("pack", world / "tables/table_add:vllm", "--package-root", tmp_path / "site", "--kernel", tmp_path / "kernel",
+                 "--key", "n=1000", "--arch", ARCH, "-o", tmp_path / "build", "--space", tmp_path / "space.json")
+    assert out.startswith("1 objects when") and "# vllm.kernels.table_add:_table_add" in (tmp_path / "kernel/kernel.py").read_text()
+
+
+def test_what_heuristics_give_must_be_stated(world, tmp_path):
+    text = PACKAGE["layers/table_add.py"].replace("@triton.jit", '@triton.heuristics({"EVEN": lambda args: True})\n@triton.jit')
+    write(tmp_path, {f"site/vllm/{name}": own for name, own in {**PACKAGE, "layers/table_add.py": text}.items()})
+    entry = json.loads(json.dumps(ENTRY))
+    del entry["defines"]
+    write(tmp_path / "tables", {"kernel.json": entry, "add.space.json": SPACE, "reference.c": "double table_add_at(void);\n"})
+    assert "gives EVEN by heuristics: state them as defines" in refusal(
+        *pack(tmp_path, "--package-root", tmp_path / "site", "--kernel", tmp_path / "k", place="tables"))
+
+
+# Captured launches.
+
+def capture(world, folder, *launches):
+    """A program that imports the package launches the function: (n, stride, BLOCK_SIZE, num_warps) each."""
+    site = write(folder / "site/vllm", {**PACKAGE, "layers/ops/__init__.py": "", "platforms/__init__.py": """
+class _Platform(int):
+    def is_xpu(self):
+        return False
+
+current_platform = _Platform(1)
+""", "__init__.py": "not_there = None\n"}).parent
+    (folder / "program.py").write_text(f"""
+import sys, types
+sys.path[:0] = [{str(ROOT / "tests/python")!r}, {str(site)!r}]
+import standin
+standin.use(standin.Driver("sm_90"))
+sys.modules.setdefault("torch", types.ModuleType("torch"))
+import triton.language as tl
+from vllm.layers.table_add import _table_add
+for n, stride, block, warps in {list(launches)!r}:
+    x, y = standin.Tensor("float16", n, stride=(stride,)), standin.Tensor("float32", n)
+    _table_add.run(x, y, n, 128, stride, tl.float32, n % block == 0, BLOCK_SIZE=block, num_warps=warps, grid=(-(-n // block),),
+                   warmup=True)
+""")
+    own = environment(folder / "cache", WAVETUNE_CAPTURE="source", WAVETUNE_CAPTURE_TO=str(folder / "captures"),
+                      WAVETUNE_CAPTURE_FUNCTIONS="vllm.*",
+                      WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": ARCH, "triton": triton.__version__}))
+    done = subprocess.run([sys.executable, "-m", "wavetune", "run", folder / "program.py"], env=own, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "captures"
+
+
+def build(captures, to, *more, status=0):
+    out, err = run("build", captures, "-o", to, "--json", *more, status=status)
+    return json.loads(out), err
+
+
+def test_captured_launches_make_the_same_kernel_as_the_package(world, tmp_path):
+    captures = capture(world, tmp_path, (1000, 1, 64, 2), (4096, 1, 128, 4))
+    report, _ = build(captures, tmp_path / "built", "--entries", world / "tables")
+    one, = report["built"]
+    packed = read(world / "build")
+    assert report["refused"] == [] and one["kernel"] == packed["kernel"] and one["keys"] == [{"n": 4096}, {"n": 1000}]
+    made = read(tmp_path / "built/table_add.vllm/build")
+    assert [one["objects"] for one in made["variants"]] == [one["objects"] for one in packed["variants"]]
+    own = {path.name for path in (tmp_path / "cache").iterdir()}
+    folders = {one["metadata"]["cache"]["folder"] for variant in made["variants"] for one in variant["objects"]}
+    assert len(folders & own) == 2, "the code of the program's own JIT"
+    for name in ("kernel.json", "kernel.py", "constexprs.json", "add.space.json", "reference.c"):
+        assert (tmp_path / "built/table_add.vllm" / name).read_text() == (world / "kernel" / name).read_text()
+    assert sorted(place["key"]["n"] for place in one["of"].values()) == [1000, 4096]
+    assert all(place["space"] == SPACE for place in one["of"].values())
+
+
+def test_a_launch_without_an_entry_makes_no_kernel_of_one_config(world, tmp_path):
+    captures = capture(world, tmp_path, (1000, 1, 64, 2))
+    report, err = build(captures, tmp_path / "built", status=1)
+    (refused,) = report["refused"]
+    assert report["built"] == [] and "no autotuner and no entry say which configs it could have: BLOCK_SIZE, num_warps look" \
+        in refused["why"] and "`python3 -m wavetune space`" in refused["why"] and refused["why"] in err
+
+
+def test_a_launch_that_an_entry_states_otherwise_says_what_differs(world, tmp_path):
+    captures = capture(world, tmp_path, (1000, 2, 64, 2), (4096, 1, 64, 2))
+    report, _ = build(captures, tmp_path / "built", "--entries", world / "tables/table_add")
+    (refused,), (one,) = report["refused"], report["built"]
+    assert one["keys"] == [{"n": 4096}]
+    assert "table_add:vllm: stride is 2 in the launch, and 1 by the entry" in refused["why"]
+
+
+def test_an_entry_that_was_made_of_a_launch_is_built_with_its_own_config(world, tmp_path):
+    captures = capture(world, tmp_path, (1000, 1, 64, 2))
+    out, _ = run("space", "vllm.layers.table_add:_table_add", "--captures", captures, "-o", tmp_path / "own")
+    assert "state the values of space.json" in out
+    assert json.loads((tmp_path / "own/space.json").read_text()) == {
+        "parameters": {"num_warps": [2], "BLOCK_SIZE": [64]}, "roles": {"num_warps": "option"},
+        "default": {"num_warps": 2, "BLOCK_SIZE": 64}}
+    made = read(tmp_path / "own", "kernel.json")
+    assert (made["name"], made["key"], made["defines"]) == ("table_add", ["n", "group"], {"EVEN": "False"})
+    assert made["versions"]["vllm"]["constexprs"] == {"TYPE": {"dtype": "float32"}}
+    assert [one["shape"] for one in made["arguments"][:2]] == [["n"], ["n"]]
+    edit(tmp_path / "own", "space.json", lambda space: space["parameters"].update(BLOCK_SIZE=[64, 128, 256]))
+    report, _ = build(captures, tmp_path / "built", "--entries", tmp_path / "own")
+    assert [(one["objects"], one["keys"]) for one in report["built"]] == [(3, [{"n": 1000, "group": 128}])]
+    assert "no launch of other:f was recorded" in refusal("space", "other:f", "--captures", captures, "-o", tmp_path / "x")
+
+
+@pytest.mark.parametrize("change, why", [
+    (lambda version: version.pop("from"), '"sources" is missing'),
+    (lambda version: version.update({"from": {}}), 'states its function as "entry"'),
+    (lambda version: version.update(sources=["a.py"]), '"from" stands in place of "sources"')])
+def test_what_is_wrong_with_an_entry_is_refused(world, tmp_path, change, why):
+    folder = write(tmp_path / "tables", {"kernel.json": ENTRY, "add.space.json": SPACE, "reference.c": ""})
+    edit(folder, "kernel.json", lambda document: change(document["versions"]["vllm"]))
+    assert why in refusal(*pack(tmp_path, *(("--kernel", "k", "--package-root", world / "site") if "missing" not in why else ()),
+                                place="tables"))

@@ -138,7 +138,7 @@ Test(demand_log, a_name_that_is_not_understood_is_counted) {
       "Config file not found at E=8,N=x,device_name=Y.json",
       "Config file not found at E=8,E=8,device_name=Y.json",
       "Config file not found at E=8,N=8.json",
-      "Config file not found at E=8,N=1234567890,device_name=Y.json",
+      "Config file not found at E=8,N=12345678901,device_name=Y.json",
       "Config file not found at N=8,K=8,device_name=Y,block_shape=[128,128.json",
       "Config file not found at nothing",
       "No LoRA kernel configs found in /t/_SHRINK.json",

@@ -102,7 +102,8 @@ def test_why_names_the_rule_the_entry_and_the_job(bench):
 def test_why_names_the_switches_under_which_a_table_is_read(bench):
     bench.job(ROCM_64, m=1)
     exports = {"vllm-w8a8": {"M": "M", "switches": {"OTHER": "1"}}, "json": {}}
-    bench.sql(f"UPDATE kernels SET manifest = '{json.dumps({'name': 'softmax', 'key': ['M'], 'exports': exports})}'")
+    manifest = {"name": "softmax", "language": "external", "key": ["M"], "exports": exports}
+    bench.sql(f"UPDATE kernels SET manifest = '{json.dumps(manifest)}'")
     assert publish(bench, "--channel", "stable").returncode == 0
     asked = ("why", "softmax", "--environment", json.dumps(ROCM_64))
     shown = wavetune(bench.server, *asked, environment={"VLLM_ROCM_USE_AITER": "0", "OTHER": "1"}).stdout

@@ -5,7 +5,8 @@
 
 FOLDER holds the package vllm (texts only: nothing of it is imported). For each family the entry of kernels/tables is packed for all
 keys and pushed to a server, and an agent tunes all keys by --search descent with so many --trials (0: every config): block_fp8 for
-Llama-3-70B, fused_moe for Mixtral 8x7B and DeepSeek-V3, each at tensor parallel 8, M of 1 to 4096 by twos. The release is fetched as
+Llama-3-70B, mixtral and deepseek for fused_moe in bfloat16 of Mixtral 8x7B and in block-scaled fp8 of DeepSeek-V3, each at tensor
+parallel 8, M of 1 to 4096 by twos. The release is fetched as
 tables, to --tables. Printed for every key: the winner's gain over the default that the package's code has (of the verdict), and over
 the package's own table for this GPU where there is one (in turns with the winner, 3 processes of 60 rounds). For --oracle keys of
 block_fp8 every config is measured: the seconds of a key of a campaign of them, and of vLLM's own tuner (bench/vllm_tuner.py) on the
@@ -17,6 +18,7 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import shutil
 import statistics
 import subprocess
@@ -31,24 +33,30 @@ from captured_gpu import Server, agent_start, environment_wait, wavetune
 
 MS = [2**i for i in range(13)]
 LLAMA = [(1280, 8192), (8192, 1024), (7168, 8192), (8192, 3584)]  # qkv, o, gate_up, down: (N, K) at tensor parallel 8
-MOE = [(8, 1792, 4096, 2), (256, 256, 7168, 8)]  # E, N, K, top_k of Mixtral 8x7B and of DeepSeek-V3
-TABLES = {"block_fp8": "vllm/model_executor/layers/quantization/utils/configs", "fused_moe": "vllm/model_executor/layers/fused_moe/configs"}
+W8A8, MOE = "vllm/model_executor/layers/quantization/utils/configs", "vllm/model_executor/layers/fused_moe/configs"
+# An entry, the format of its tables, their folder in the package, and what their names have after the device.
+FAMILIES = {
+    "block_fp8": ("block_fp8:vllm", "vllm-w8a8", W8A8, ",dtype=fp8_w8a8,block_shape=[128,128]"),
+    "mixtral": ("fused_moe:vllm_bf16", "vllm-moe", MOE, ""),
+    "deepseek": ("fused_moe:vllm_fp8", "vllm-moe", MOE, ",dtype=fp8_w8a8,block_shape=[128,128]"),
+}
+SHAPES = {"mixtral": {"E": 8, "N": 1792, "K": 4096, "top_k": 2}, "deepseek": {"E": 256, "N": 256, "K": 7168, "top_k": 8}}
 
 
 def keys_of(family, every):
     ms = MS[::every]
     if family == "block_fp8":
         return [{"M": m, "N": n, "K": k} for n, k in LLAMA for m in ms]
-    return [{"E": e, "N": n, "K": k, "top_k": top_k, "M": m, "gemm": gemm}
-            for e, n, k, top_k in MOE for gemm in ("up", "down") for m in ms]
+    return [{**SHAPES[family], "M": m, "gemm": gemm} for gemm in ("up", "down") for m in ms]
 
 
 class Table:
     """What bench/tuning.py wants of a kernel: a folder that pack made of an entry."""
 
-    def __init__(self, family, version, place, keys):
-        self.entry, self.place, self.keys = f"{tuning.ROOT}/kernels/tables/{family}:{version}", pathlib.Path(place), keys
-        self.name = f"{family}:{version}"
+    def __init__(self, family, place, keys):
+        entry, self.format, self.tables, self.tail = FAMILIES[family]
+        self.entry, self.place, self.keys = f"{tuning.ROOT}/kernels/tables/{entry}", pathlib.Path(place), keys
+        self.name = family
 
     def folder(self, _):
         return str(self.place)
@@ -83,17 +91,31 @@ class Table:
         return other
 
 
-def shipped(site, family, key, gpu):
-    """The config of the package's table that its reader takes for the key, or None; (path, config)."""
-    folder = pathlib.Path(site, TABLES[family])
-    device = gpu.replace(" ", "_")
-    name = f"N={key['N']},K={key['K']},device_name={device},dtype=fp8_w8a8,block_shape=[128,128].json" if family == "block_fp8" else \
-        f"E={key['E']},N={key['N']},device_name={device},dtype=fp8_w8a8,block_shape=[128,128].json"
-    path = folder / name
-    if not path.exists():
-        return None
-    rows = {int(m): row for m, row in json.loads(path.read_text()).items() if m.isdigit()}
-    return rows[min(rows, key=lambda m: abs(m - key["M"]))]
+def shipped_rows(table, site, key, gpu):
+    """The rows of the package's own table for the key's shape and this GPU, by M."""
+    shape = ",".join(f"{name}={key[name]}" for name in (("N", "K") if "E" not in key else ("E", "N")))
+    path = pathlib.Path(site, table.tables, f"{shape},device_name={gpu.replace(' ', '_')}{table.tail}.json")
+    return {int(m): row for m, row in json.loads(path.read_text()).items() if m.isdigit()} if path.exists() else {}
+
+
+def shipped(table, site, key, gpu):
+    """The config that the reader takes for the key, or None."""
+    rows = shipped_rows(table, site, key, gpu)
+    return rows[min(rows, key=lambda m: abs(m - key["M"]))] if rows else None
+
+
+def thin_space(table, arguments, gpu):
+    """The default, the package's own rows, and so many more configs of the entry's space, at random."""
+    folder, version = table.entry.rsplit(":", 1)
+    manifest = json.loads(pathlib.Path(folder, "kernel.json").read_text())
+    space = json.loads(pathlib.Path(folder, manifest["versions"][version]["space"]).read_text())
+    names, draw = list(space["parameters"]), random.Random(7)
+    rows = [same_names(row, names) for key in table.keys for row in shipped_rows(table, arguments.site, key, gpu).values()]
+    more = [{name: draw.choice(values) for name, values in space["parameters"].items()} for _ in range(arguments.thin)]
+    configs = [space["default"]]
+    configs += [one for one in [*filter(None, rows), *more] if one["BLOCK_SIZE_M"] >= 16 and one not in configs]
+    distinct = [one for i, one in enumerate(configs) if one not in configs[:i]]
+    return {"configs": distinct, "roles": space["roles"], "default": distinct[0]}
 
 
 def same_names(config, like):
@@ -117,7 +139,7 @@ def campaign(server, table, build, trials, scratch):
     return [server.client.job(number) for number in numbers], seconds
 
 
-def gains(table, site, family, build, jobs, gpu, scratch, device):
+def gains(table, site, build, jobs, gpu, scratch, device):
     """For every key: the winner's gain over the default, and over the package's table."""
     rows = []
     for i, (key, job) in enumerate(zip(table.keys, jobs)):
@@ -129,7 +151,7 @@ def gains(table, site, family, build, jobs, gpu, scratch, device):
         row = {"key": key, "winner": config, "winner_us": verdict["winner_us"], "over_shipped": None, "verdict": verdict["verdict"],
                "over_default": 1 / verdict["baseline_ratio"], "measured": sum(job["outcomes"].values()),
                "device_s": job["spent_device_seconds"]}
-        found = shipped(site, family, key, gpu)
+        found = shipped(table, site, key, gpu)
         wanted = found and same_names(found, config)
         if wanted == config:
             row["over_shipped"] = 1.0
@@ -173,7 +195,7 @@ def ordinal_of(space, config):
 def against_tuner(arguments, scratch):
     """Seconds of a key and regret, here and in vLLM's tuner, of every config of the entry; by an oracle of both."""
     device, n = arguments.device, arguments.oracle
-    table = Table("block_fp8", "vllm", pathlib.Path(arguments.builds or scratch, "every"), keys_of("block_fp8", 1))
+    table = Table("block_fp8", pathlib.Path(arguments.builds or scratch, "every"), keys_of("block_fp8", 1))
     whole = [key for key in table.keys if key["M"] % 16 == 0 and key["K"] % 2048 == 0]  # of one code, as compiling takes long
     keys = whole[::max(1, len(whole) // n)][:n]
     table.keys = keys
@@ -206,27 +228,29 @@ def against_tuner(arguments, scratch):
 
 def family_run(run, family, environment, gpu):
     arguments, scratch = run.arguments, run.scratch
-    table = Table(family, "vllm" if family == "block_fp8" else "vllm_fp8", scratch / family, keys_of(family, arguments.every))
     builds = arguments.builds or scratch
     builds.mkdir(parents=True, exist_ok=True)
-    table.place = builds / family
-    build, packed = table.pack(arguments, builds)
+    table = Table(family, builds / family, keys_of(family, arguments.every))
+    own = argparse.Namespace(**vars(arguments))
+    if arguments.thin:
+        own.space = builds / f"{family}.space.json"
+        own.space.write_text(json.dumps(thin_space(table, arguments, gpu)))
+    build, packed = table.pack(own, builds)
     print(f"{table.name}: {len(table.keys)} keys packed in {packed['wall_s']:.0f} s: "
           + "; ".join(f"{one['objects']} objects, {one['failed']} failed" for one in packed["variants"]), flush=True)
     if arguments.pack_only:
         return None
     jobs, spent = campaign(run.server, table, build, arguments.trials, scratch)
     print(f"  {len(jobs)} keys by the server and one agent: {spent:.0f} s, {spent / len(jobs):.1f} s a key", flush=True)
-    rows = gains(table, arguments.site, family, build, jobs, gpu, scratch, arguments.device)
+    rows = gains(table, arguments.site, build, jobs, gpu, scratch, arguments.device)
     print_rows(rows)
     tables = []
     if arguments.tables:
         stated = json.dumps({**environment, **jobs[0]["environment"]})
         made = json.loads(wavetune(run.server, "publish", "--environment", stated, "--json", "--tag", "default"))
-        name = "vllm-w8a8" if family == "block_fp8" else "vllm-moe"
         arguments.tables.mkdir(parents=True, exist_ok=True)
-        place = arguments.tables / f"{name}.tar"
-        wavetune(run.server, "export", made["release"], "--format", name, "--to", place)
+        place = arguments.tables / f"{family}.tar"
+        wavetune(run.server, "export", made["release"], "--format", table.format, "--to", place)
         with tarfile.open(place) as files:
             tables = sorted(one.name for one in files if one.isfile())
         print(f"  tables: {', '.join(tables)}", flush=True)
@@ -235,7 +259,7 @@ def family_run(run, family, environment, gpu):
 
 def cold(arguments, scratch):
     """One key from nothing, on all cores: packing and tuning, and vLLM's tuner as it stands, which compiles in its loop."""
-    table = Table("block_fp8", "vllm", pathlib.Path(scratch, "cold"), [{"M": 64, "N": 7168, "K": 8192}])
+    table = Table("block_fp8", pathlib.Path(scratch, "cold"), [{"M": 64, "N": 7168, "K": 8192}])
     begin = time.monotonic()
     build, packed = table.pack(argparse.Namespace(**{**vars(arguments), "space": arguments.cold_space}), table.place.parent)
     line = tuning.tune(table, scratch, build, arguments.device, table.keys).lines[0]
@@ -256,7 +280,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--site", required=True)
     parser.add_argument("--tuner")
-    parser.add_argument("--family", action="append", choices=[*TABLES, "none"])
+    parser.add_argument("--family", action="append", choices=[*FAMILIES, "none"])
     parser.add_argument("--every", type=int, default=1, help="every Nth M")
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--oracle", type=int, default=3)
@@ -268,6 +292,7 @@ def main():
     parser.add_argument("--builds", type=pathlib.Path, help="where builds are kept")
     parser.add_argument("--pack-only", action="store_true")
     parser.add_argument("--space", help="a space (JSON) in place of the entry's, for the campaigns")
+    parser.add_argument("--thin", type=int, default=0, help="so many configs of the entry's space at random, beside the package's")
     parser.add_argument("--every-space", help="the same, for --oracle")
     parser.add_argument("--cold-space", help="a space for one key from nothing, beside vLLM's tuner")
     parser.add_argument("--tables", type=pathlib.Path, help="where the tables go")
@@ -282,7 +307,7 @@ def main():
         os.chmod(scratch, 0o755)
         if arguments.pack_only:
             run = types.SimpleNamespace(scratch=pathlib.Path(scratch), arguments=arguments)
-            for family in arguments.family or list(TABLES):
+            for family in arguments.family or FAMILIES:
                 family_run(run, family, None, gpu)
             return
         server = Server(pathlib.Path(scratch, "server"), arguments.postgres_bin)
@@ -290,7 +315,7 @@ def main():
         agent = agent_start(run)
         try:
             environment = environment_wait(run)
-            for family in [one for one in arguments.family or TABLES if one != "none"]:
+            for family in [one for one in arguments.family or FAMILIES if one != "none"]:
                 answer.append(family_run(run, family, environment, gpu))
                 if arguments.json:
                     pathlib.Path(arguments.json).write_text(json.dumps(answer))

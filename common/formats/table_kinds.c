@@ -200,6 +200,25 @@ const struct table_family tables_aiter_triton = {
     {&aiter_triton, &aiter_triton_moe, &aiter_triton_fused, &aiter_triton_folder},
     {{0}}};
 
+const struct table_family *table_family_find(const char *kind, const struct table_kind **ret_kind) {
+  static const struct table_family *const families[] = {&tables_vllm_moe, &tables_vllm_w8a8,
+                                                        &tables_sglang_moe, &tables_sglang_w8a8,
+                                                        &tables_aiter_triton};
+  list_foreach (family, families)
+    for (size_t i = 0; i < TABLE_KINDS_MAX && (*family)->kinds[i]; i++)
+      if (string_equal((*family)->kinds[i]->name, kind)) {
+        *ret_kind = (*family)->kinds[i];
+        return *family;
+      }
+  return NULL;
+}
+
+void table_switches_add(const struct table_family *family, bool is_rocm, json_t *switches) {
+  array_foreach (one, family->switches, TABLE_SWITCHES_MAX)
+    if (one->variable && (is_rocm || !one->is_rocm))
+      json_put(switches, one->variable, one->value ? json_string(one->value) : json_null());
+}
+
 void table_place_release(struct table_place *place) {
   free(place->device);
   free(place->triton);

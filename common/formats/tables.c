@@ -426,10 +426,7 @@ bool tables_render(const struct table_family *family, const struct render_reques
   if (!place_find(&rendering, error))
     return false;
 
-  for (size_t i = 0; i < TABLE_SWITCHES_MAX && family->switches[i].variable; i++)
-    if (!family->switches[i].is_rocm || request->release->environment.rocm)
-      json_put(rendering.switches, family->switches[i].variable,
-               family->switches[i].value ? json_string(family->switches[i].value) : json_null());
+  table_switches_add(family, request->release->environment.rocm != NULL, rendering.switches);
   for (size_t i = 0; i < request->release->n_kernels; i++)
     kernel_add(&rendering, &request->release->kernels[i]);
 

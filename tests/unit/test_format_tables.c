@@ -1,5 +1,6 @@
 /* Tables of vLLM, SGLang and AITER: those that the projects ship come back with the same meaning,
  * tuned rows are merged with imported ones, and what was measured where is beside them. */
+#include "common/formats/table_exports.h"
 #include "table_fixture.h"
 
 static struct error error;
@@ -476,4 +477,51 @@ Test(format_tables, a_bound_of_aiter_is_a_number_of_a_kernels_key_but_any_is_non
   cr_expect_str_eq(key, "{\"K\":256,\"M\":16,\"N\":512}");
   cr_expect_not(read_with("aiter-triton", &with_any, kernel, &none, &error));
   cr_expect_neq(strstr(error.message, "import it without --kernel"), NULL, "%s", error.message);
+}
+
+/* The entries of kernels/tables */
+
+/* What the version of an entry, or all of them, says of its tables. */
+static void expect_exports(const char *place, json_t *key, json_t *exports, const json_t *space) {
+  cleanup_json json_t *json = json_pack("{s:s, s:s, s:O, s:O}", "name", "a/b", "language",
+                                        "external", "key", key, "exports", exports);
+  cleanup_kernels struct kernels kernels = {0};
+  const struct kernel *kernel = kernels_add(&kernels, json);
+  json_members (exports, name, members) {
+    const struct table_kind *kind = NULL;
+    cr_assert(table_family_find(name, &kind), "%s: there is no kind of table %s", place, name);
+    cleanup_table_mapping struct table_mapping mapping = {0};
+    cr_assert(table_mapping_read(kind, kernel, &mapping, &error), "%s: %s", place, error.message);
+    cleanup_json json_t *table = NULL, *config = json_object_get(space, "default");
+    json_incref(config);
+    cr_assert(table_config_map(&mapping, config, true, &table, &error) &&
+                  table_config_check(kind, table, &error),
+              "%s %s: %s", place, name, error.message);
+  }
+}
+
+Test(format_tables, the_entries_of_this_tree_state_what_their_tables_need) {
+  static const char *const folders[] = {"aiter_gemm", "block_fp8", "fused_moe",
+                                        "selective_state_update"};
+  size_t n = 0;
+  for (size_t i = 0; i < ARRAY_LENGTH(folders); i++) {
+    cleanup_free char *path = xasprintf(SOURCE_FOLDER "/kernels/tables/%s/kernel.json", folders[i]);
+    json_t *parsed = NULL;
+    cr_assert(json_parse_file(path, 1 << 20, &parsed, &error), "%s", error.message);
+    cleanup_json json_t *entry = parsed;
+    json_members (json_object_get(entry, "versions"), name, version) {
+      json_t *exports = json_object_get(version, "exports");
+      const char *space = json_text(version, "space");
+      cleanup_free char *file = xasprintf(SOURCE_FOLDER "/kernels/tables/%s/%s", folders[i],
+                                          space ? space : "space.json");
+      json_t *parameters = NULL;
+      cr_assert(json_parse_file(file, 1 << 20, &parameters, &error), "%s", error.message);
+      cleanup_json json_t *owned = parameters;
+      exports = exports ? exports : json_object_get(entry, "exports");
+      cr_assert(exports, "%s:%s has no exports", folders[i], name);
+      expect_exports(path, json_object_get(entry, "key"), exports, owned);
+      n++;
+    }
+  }
+  cr_expect_geq(n, (size_t)8);
 }

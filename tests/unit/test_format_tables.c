@@ -457,6 +457,8 @@ Test(format_tables, an_image_of_another_gpu_does_not_name_the_table) {
     cleanup_free char *expected = xasprintf(
         "N=8,K=8,device_name=%s,dtype=fp8_w8a8,block_shape=[128,128].json", cases[i].device);
     cr_expect_str_eq(out.files[0].path, expected);
+    bool is_other = strcmp(cases[i].image, cases[i].device) != 0;
+    cr_expect_eq(out.n_notes, (size_t)is_other);
   }
 }
 

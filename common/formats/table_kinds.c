@@ -285,7 +285,7 @@ bool table_path_make(const struct table_kind *kind, const struct table_place *pl
     size_t size = strcspn(brace + 1, "}");
     struct token token = token_find(kind, &parts, brace + 1, size);
     if (*c == '[') {
-      if (json_is_null(json_object_get(row, token.member->name)))
+      if (token.member && json_is_null(json_object_get(row, token.member->name)))
         c = strchr(c, ']');
       continue;
     }
@@ -476,16 +476,17 @@ static int64_t plain_number(const char *text) {
 int64_t table_row_number(const struct table_member *member, const char *text) {
   if (member->value != TABLE_BOUND)
     return plain_number(text);
+
+  bool is_most = string_starts(text, "M_LEQ_"), is_least = string_starts(text, "M_GEQ_");
+  if (is_most || is_least) {
+    int64_t number = plain_number(text + strlen("M_LEQ_"));
+    return number < 0 || is_most ? number : BOUND_GEQ + number;
+  }
+
   for (size_t i = 0; i < ARRAY_LENGTH(bound_words); i++)
     if (string_equal(text, bound_words[i]))
       return BOUND_WORD + (int64_t)i;
-  if (string_equal(text, "any"))
-    return TABLE_BOUND_ANY;
-
-  size_t size = strlen("M_LEQ_");
-  bool is_most = string_starts(text, "M_LEQ_"), is_least = string_starts(text, "M_GEQ_");
-  int64_t number = is_most || is_least ? plain_number(text + size) : -1;
-  return number < 0 || is_most ? number : BOUND_GEQ + number;
+  return string_equal(text, "any") ? TABLE_BOUND_ANY : -1;
 }
 
 const char *table_row_text(const struct table_member *member, int64_t number,

@@ -50,7 +50,7 @@ def launch_of(project, key, dtype, *, arch="sm_90", padded=0, block=True, config
         em = rows * size if is_naive else min(ids, rows * size) if a_rows < size else ids
         values = {"EM": em, "SPLIT_K": 1, "HAS_BIAS": False,
                   "SWAP_AB": False, "USE_TD": False, "naive_block_assignment": is_naive, "stride_bbe": 0, "stride_bbn": 0}
-        nothing = ["b_bias_ptr"] + is_naive * ["sorted_token_ids_ptr"]
+        nothing = ["b_bias_ptr"] + is_naive * ["sorted_token_ids_ptr"] + is_up * ["topk_weights_ptr"]
     else:
         ids = rows * size if rows < e + 1 else rows + (e + 1) * (size - 1)
         ids = (ids + 3) // 4 * 4
@@ -106,5 +106,7 @@ def test_a_launch_of_another_version_makes_none(launch, why):
 
 
 def test_a_launch_of_one_expert_a_token_does_not_tell_which_multiplication_it_is():
-    with pytest.raises(Unmatched, match="condition"):
-        key_of(load_entry(f"{FOLDER}:vllm_fp8"), launch_of("vllm", {**KEY, "top_k": 1, "gemm": "up"}, FP8))
+    for version, gemm, why in (("vllm_fp8", "up", "topk_weights_ptr_extent_1 is not known"), ("vllm_fp8", "down", "condition"),
+                               ("sglang_fp8", "up", "condition")):
+        with pytest.raises(Unmatched, match=why):
+            key_of(load_entry(f"{FOLDER}:{version}"), launch_of(version[:-4], {**KEY, "top_k": 1, "gemm": gemm}, FP8))

@@ -1,14 +1,17 @@
 """The entry of fused mixtures of experts (kernels/tables/fused_moe): every version is whole, and the launches that vLLM's and
 SGLang's own code makes of tensors are its kernels with the right keys."""
 
+import ctypes
 import json
 import subprocess
 import types
 
+import numpy as np
 import pytest
 from conftest import ROOT, program
 
 from wavetune._captured.entries import Unmatched, key_of
+from wavetune._captured.floats import bfloat16_of, bfloat16_widened, float8_widened
 from wavetune._pack.entries import load_entry
 from wavetune._pack.folder import check_fills, check_segments
 from wavetune._pack.spaces import parse_space
@@ -110,3 +113,61 @@ def test_a_launch_of_one_expert_a_token_does_not_tell_which_multiplication_it_is
                                ("sglang_fp8", "up", "condition")):
         with pytest.raises(Unmatched, match=why):
             key_of(load_entry(f"{FOLDER}:{version}"), launch_of(version[:-4], {**KEY, "top_k": 1, "gemm": gemm}, FP8))
+
+
+ROUTES = [(0, 2), (2, 1), (0, 1), (2, 0)]  # the experts of each of four tokens
+SCALES = {"fp8": (128, 128), "fp8_fnuz": (128, 128), "tensor": (0, 0), "bf16": (0, 0), "int8": (0, 0)}
+
+
+@pytest.mark.parametrize("kind", SCALES)
+@pytest.mark.parametrize("is_up", [True, False])
+def test_the_reference_is_the_row_times_the_matrix_of_its_expert(tmp_path, kind, is_up):
+    draw, block, (group_n, group_k) = np.random.default_rng(1), 4, SCALES[kind]
+    e, n, k, rows = 3, 140, 200, 4 if is_up else 8
+    is_fp8 = kind in ("fp8", "fp8_fnuz", "tensor")
+    dtype = "float8_e4m3fnuz" if kind == "fp8_fnuz" else "float8_e4m3fn"
+
+    def operand(*shape, is_int8=False):
+        """As memory has it, and as doubles."""
+        if is_int8:
+            codes = draw.integers(-127, 128, shape, np.int8)
+            return codes, codes.astype(float)
+        if is_fp8:
+            codes = draw.integers(0, 0x78, shape, np.uint8) | draw.choice(np.array([0, 0x80], np.uint8), shape) | 1
+            return codes, float8_widened(dtype, codes).astype(float)
+        codes = bfloat16_of(draw.standard_normal(shape))
+        return codes, bfloat16_widened(codes).astype(float)
+
+    a, wide_a = operand(rows, k)
+    b, wide_b = operand(e, n, k, is_int8=kind == "int8")
+    weights = draw.random(8, np.float32)
+    a_scale, b_scale = draw.random((rows, 2), np.float32), draw.random((e, 2, 2), np.float32)
+    if group_k:
+        wide_a = wide_a * a_scale.repeat(128, 1)[:, :k]
+        wide_b = wide_b * b_scale.repeat(128, 1)[:, :n].repeat(128, 2)[:, :, :k]
+    elif kind == "tensor":
+        a_scale, b_scale = a_scale[:1, :1].copy(), b_scale[:, 0, 0].copy()
+        wide_a, wide_b = wide_a * a_scale, wide_b * b_scale[:, None, None]
+    elif kind == "int8":
+        b_scale = draw.random((e, n), np.float32)
+        wide_b = wide_b * b_scale[:, :, None]
+
+    experts = np.array(ROUTES).flatten()
+    groups = [np.flatnonzero(experts == expert) for expert in range(e)]
+    ids = np.concatenate([np.pad(one, (0, -len(one) % block), constant_values=8) for one in groups]).astype(np.int32)
+    of_blocks = np.concatenate([[i] * -(-len(one) // block) for i, one in enumerate(groups)]).astype(np.int32)
+    scales = [a_scale, b_scale] if is_fp8 else [b_scale] if kind == "int8" else []
+    buffers = [a, b, np.zeros(1), *scales, weights, ids, of_blocks, np.array([len(ids)], np.int32)]
+    scalars = [n, k, 0, 8, k, 1, n * k, 1, k, *[0] * 9]
+
+    top_k = 2 if is_up else 1
+    macros = {"top_k": top_k, "MUL_ROUTED_WEIGHT": int(not is_up), "group_n": group_n, "group_k": group_k, "BLOCK_SIZE_M": block}
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", *(f"-D{name}={value}" for name, value in macros.items()),
+                    "-o", tmp_path / "reference.so", FOLDER / "reference.c"], check=True)
+    name = {"tensor": "fp8"}.get(kind, kind)
+    element = getattr(ctypes.CDLL(str(tmp_path / "reference.so")), f"fused_moe_{name}_at")
+    element.restype = ctypes.c_double
+    arguments = [*(ctypes.c_void_p(one.ctypes.data) for one in buffers), *map(ctypes.c_int32, scalars)]
+    found = [element(ctypes.c_int64(i), *arguments) for i in range(8 * n)]
+    expected = [wide_b[experts[row]] @ wide_a[row // top_k] * (1 if is_up else weights[row]) for row in range(8)]
+    assert np.allclose(found, np.array(expected).flatten(), rtol=1e-6, atol=1e-6)

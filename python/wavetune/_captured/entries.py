@@ -80,8 +80,8 @@ def key_of(entry: Entry, launch: Launch) -> Json:
         name, own = argument["name"], arguments.get(argument["name"], {})
         if "value" in argument:
             stated[name] = argument["value"]
-        elif own.get("kind") == "none" and "segments" in argument:
-            continue  # ids that a launch does without where tokens are few
+        elif own.get("kind") == "none" and argument["access"] == "read":
+            continue  # what the function does not read then, as its constexprs say
         elif own.get("kind") != "tensor" or own["dtype"] != argument["dtype"]:
             found = own.get("dtype") or own.get("kind", "not there")
             raise Unmatched(f"{name} is {found} in the launch, and {argument['dtype']} by the entry")

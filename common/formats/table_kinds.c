@@ -339,12 +339,14 @@ static char *group_text(const char *text, const regmatch_t *group) {
   return group->rm_so < 0 ? NULL : xstrndup(text + group->rm_so, size);
 }
 
-static bool member_read(const struct table_member *member, const char *text, json_t *row) {
+static bool member_read(const struct table_kind *kind, const struct table_member *member,
+                        const char *text, json_t *row) {
   long long shape[2], number = text ? strtoll(text, NULL, 10) : 0;
   json_t *value = !text                           ? json_null()
                   : member->value == TABLE_NUMBER ? json_integer(number)
                                                   : json_string(text);
-  bool ok = member->value != TABLE_NUMBER || number <= TABLE_NUMBER_MAX;
+  bool ok = member->value == TABLE_NUMBER ? number <= TABLE_NUMBER_MAX
+                                          : !text || !string_equal(text, kind->twins[0]);
   if (text && member->value == TABLE_BLOCK_SHAPE) {
     json_decref(value);
     ok = table_block_shape(text, shape);
@@ -387,7 +389,7 @@ static bool path_match(const struct table_kind *kind, const char *path, json_t *
       *tokens[i].part = TAKE(found);
       continue;
     }
-    ok = member_read(tokens[i].member, found, row);
+    ok = member_read(kind, tokens[i].member, found, row);
   }
   return ok;
 }

@@ -190,13 +190,13 @@ static void misses_print(const json_t *misses) {
     json_elements (json_object_get(miss, "kernels"), j, kernel) {
       cleanup_free char *lacks = json_texts_join(json_object_get(kernel, "lacks"), ", ");
       cleanup_free char *key = cli_compact(kernel, "key");
+      const char *name = cli_member(kernel, "name");
       if (*lacks)
-        printf("\n%s: the name of a table gives the key %s; it lacks %s, which `wavetune shapes "
-               "CONFIG.json --for …` states\n",
-               cli_member(kernel, "name"), key, lacks);
+        printf("\n%s: the name of the table gives %s of the key and lacks %s; `wavetune shapes "
+               "CONFIG.json --tp N --tokens %s --for %.*s` states them\n",
+               name, key, lacks, ROWS_USUAL, (int)strcspn(name, "/"), name);
       else
-        printf("\n# DIR: the folder of %s\n%s\n", cli_member(kernel, "name"),
-               cli_member(kernel, "command"));
+        printf("\n# DIR: the folder of %s\n%s\n", name, cli_member(kernel, "command"));
     }
 }
 

@@ -625,7 +625,7 @@ def test_a_registered_kernel_of_a_missing_table_gets_the_command_that_queues_its
     queued = wavetune(server, *words[1:-2], "--environment", json.dumps(ENVIRONMENT), "--json")
     assert len(json.loads(queued.stdout)) == 13
     text = from_log(server, LOG).stdout
-    assert "# DIR: the folder of block_fp8/c\nwavetune submit DIR" in text and "it lacks K, which `wavetune shapes" in text
+    assert "# DIR: the folder of block_fp8/c\nwavetune submit DIR" in text and "lacks K; `wavetune shapes CONFIG.json" in text
 
 
 def test_what_a_log_does_not_need_is_refused(tmp_path):

@@ -148,30 +148,16 @@ def wheel(tmp_path_factory):
     subprocess.run([sys.executable, ROOT / "deploy/wheel.py", folder], check=True)
     (made,) = folder.glob("*.whl")
     zipfile.ZipFile(made).extractall(folder / "site")
-    for name, document in ENTRIES.items():
-        write(folder / "site/wavetune/tables" / name / "kernel.json", {"name": name, **document})
+    write(folder / "site/wavetune/tables/fused_moe/kernel.json", EXPERTS)
     return folder / "site"
 
 
-def entry(module, kind, of_a, **exports):
-    return {"from": {"module": module}, "exports": {kind: exports}, "arguments": {"A": {"dtype": of_a}}}
-
-
-ENTRIES = {
-    "block_fp8": {"key": ["M", "N", "K"], "arguments": [{"name": "A", "dtype": "float8_e4m3fn"}], "versions": {
-        f"{package}{name}": entry(module, f"{package}-w8a8", f"float8_e4m3{name[1:] or 'fn'}", N="N", K="K", M="M",
-                                  dtype="fp8_w8a8", block_shape=[128, 128])
-        for package, module in (("vllm", FP8), ("sglang", SGLANG_FP8)) for name in ("", "_fnuz")}},
-    "fused_moe": {"key": ["E", "N", "K", "top_k", "M", "gemm"], "arguments": [{"name": "A", "dtype": "float8_e4m3fn"}], "versions": {
-        f"vllm_fp8{name}": entry(MOE, "vllm-moe", f"float8_e4m3{dtype}", E="E", N="N", M="M", dtype="fp8_w8a8", block_shape=[128, 128],
-                                 prefer="gemm == 'up'") for name, dtype in (("", "fn"), ("_rocm", "fn"), ("_fnuz", "fnuz"))}},
-    "selective_state_update": {
-        "key": ["headdim", "dstate", "nheads", "ngroups", "batch"], "arguments": [{"name": "A", "dtype": "float16"}], "versions": {
-            name: entry(SSM, "vllm-ssm", dtype, headdim="headdim", dstate="dstate", cache_dtype=dtype, batch="batch * nheads")
-            for name, dtype in (("vllm", "float16"), ("vllm_float32", "float32"))}},
-    "aiter_gemm": {"key": ["M", "N", "K"], "arguments": [{"name": "A", "dtype": "float8_e4m3fnuz"}], "versions": {
-        "a8w8_blockscale_fnuz": entry("aiter.ops.triton", "aiter-triton", "float8_e4m3fnuz", N="N", K="K", M="M",
-                                      name="GEMM-A8W8_BLOCKSCALE")}}}
+# Of experts; those of the other tables are in the wheel.
+EXPERTS = {"name": "fused_moe", "key": ["E", "N", "K", "top_k", "M", "gemm"], "arguments": [{"name": "A", "dtype": "float8_e4m3fn"}],
+           "versions": {f"vllm_fp8{name}": {
+               "from": {"module": MOE}, "arguments": {"A": {"dtype": f"float8_e4m3{dtype}"}}, "exports": {"vllm-moe": {
+                   "E": "E", "N": "N", "M": "M", "dtype": "fp8_w8a8", "block_shape": [128, 128], "prefer": "gemm == 'up'"}}}
+               for name, dtype in (("", "fn"), ("_rocm", "fn"), ("_fnuz", "fnuz"))}}
 
 
 class World:

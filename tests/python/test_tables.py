@@ -148,16 +148,7 @@ def wheel(tmp_path_factory):
     subprocess.run([sys.executable, ROOT / "deploy/wheel.py", folder], check=True)
     (made,) = folder.glob("*.whl")
     zipfile.ZipFile(made).extractall(folder / "site")
-    write(folder / "site/wavetune/tables/fused_moe/kernel.json", EXPERTS)
     return folder / "site"
-
-
-# Of experts; those of the other tables are in the wheel.
-EXPERTS = {"name": "fused_moe", "key": ["E", "N", "K", "top_k", "M", "gemm"], "arguments": [{"name": "A", "dtype": "float8_e4m3fn"}],
-           "versions": {f"vllm_fp8{name}": {
-               "from": {"module": MOE}, "arguments": {"A": {"dtype": f"float8_e4m3{dtype}"}}, "exports": {"vllm-moe": {
-                   "E": "E", "N": "N", "M": "M", "dtype": "fp8_w8a8", "block_shape": [128, 128], "prefer": "gemm == 'up'"}}}
-               for name, dtype in (("", "fn"), ("_rocm", "fn"), ("_fnuz", "fnuz"))}}
 
 
 class World:
@@ -387,6 +378,15 @@ for batch in (3, 4):
     assert items(server) == [("fused_moe/vllm_fp8_fnuz", {**experts, "gemm": "up"}),
                              ("fused_moe/vllm_fp8_fnuz", {**experts, "gemm": "down"}), ("selective_state_update/vllm", mamba)]
     assert len(world.said("reported for no kernel that is known")) == 1
+
+
+@pytest.mark.parametrize("arch, dtype, kernel", [("sm_90", '"fp8_w8a8"', "vllm_fp8"), ("gfx950", '"fp8_w8a8"', "vllm_fp8_rocm"),
+                                                 ("gfx950", None, "vllm_bf16_rocm"), ("sm_90", None, "vllm_bf16")])
+def test_a_row_is_reported_for_the_kernel_of_the_gpus_vendor_and_floats(world, server, arch, dtype, kernel):
+    text = f"""import {MOE} as moe
+moe.try_get_optimal_moe_config((8, 7168, 4096), (8, 4096, 3584), 2, {dtype}, 32, block_shape={[128, 128] if dtype else None})"""
+    world.ask(text, server, WAVETUNE_ENVIRONMENT=json.dumps({**HERE, "arch": arch}))
+    assert {name for name, _ in items(server)} == {f"fused_moe/{kernel}"}
 
 
 def test_a_program_that_takes_no_table_reports_none(world, server):

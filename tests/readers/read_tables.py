@@ -34,6 +34,24 @@ def launched(module, function, kernel):
 
 
 
+def compiled(function):
+    """How many graphs torch.compile has made of a program that calls the function, and whether its answer there is None."""
+    import torch
+    graphs = []
+
+    def program(x, *arguments):
+        return x if function(*arguments) is None else -x
+
+    def call(*arguments):
+        kept, torch.cuda.is_available = torch.cuda.is_available, lambda: False  # it would save the GPU's random state
+        traced = torch.compile(program, backend=lambda graph, _: graphs.append(graph) or graph, fullgraph=True)
+        is_none = bool(traced(torch.ones(1), *arguments) > 0)
+        torch.cuda.is_available = kept
+        return len(graphs), is_none
+
+    return call
+
+
 def vllm():
     mi300x.for_vllm()
     mi300x.for_torch()
@@ -64,6 +82,7 @@ def sglang():
     mi300x.for_torch()
     load_plugins()
     return {"launch_w8a8": launched(fp8, "w8a8_block_fp8_matmul_triton", "_w8a8_block_fp8_matmul"),
+            "compiled_w8a8": compiled(fp8.get_w8a8_block_fp8_configs),
             "get_w8a8_block_fp8_configs": fp8.get_w8a8_block_fp8_configs, "get_moe_configs": moe.get_moe_configs,
             "try_get_optimal_moe_config": moe.try_get_optimal_moe_config}
 

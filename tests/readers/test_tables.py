@@ -63,6 +63,12 @@ def test_our_rows_of_a_table_of_block_scaled_fp8_come_over_those_of_the_package(
     assert as_read(without) == own and none is None
 
 
+def test_sglang_looks_nothing_up_while_torch_compile_traces_with_us_or_without(tmp_path):
+    write(tmp_path / "sglang-w8a8", {w8a8("sglang", *MISSING): {"1": config(16)}})
+    asks = [[name, [*MISSING, 128, 128]] for name in ("compiled_w8a8", "get_w8a8_block_fp8_configs")]
+    assert read("sglang", asks, variables(tmp_path)) == [[1, True], {"1": config(16)}]
+
+
 def test_tables_of_experts_and_of_mambas_state_update_are_merged_row_by_row(tmp_path):
     import triton
     name = f"E=8,N=14336,{DEVICE}.json"

@@ -268,8 +268,9 @@ def test_a_table_of_a_whole_gpu_is_not_for_a_part_of_one(world):
 
 def test_a_switch_that_is_not_as_it_was_is_named(world):
     world.export("vllm-w8a8", {W8A8.format(7168, 2048): {"16": row(16)}},
-                 switches={"VLLM_ROCM_USE_AITER": None, "VLLM_USE_DEEP_GEMM": "1", "HIP_FORCE_DEV_KERNARG": "1", "SGLANG_USE_AITER": None})
-    assert world.ask("", VLLM_ROCM_USE_AITER="1", HIP_FORCE_DEV_KERNARG="1", SGLANG_USE_AITER="0") == []
+                 switches={"VLLM_ROCM_USE_AITER": None, "VLLM_USE_DEEP_GEMM": "1", "HIP_FORCE_DEV_KERNARG": "1", "SGLANG_USE_AITER": "1",
+                           "VLLM_BATCH_INVARIANT": None})
+    assert world.ask(f"import {FP8}, {MOE}", VLLM_ROCM_USE_AITER="1", HIP_FORCE_DEV_KERNARG="1", VLLM_BATCH_INVARIANT="0") == []
     aiter, gemm = world.said("the program may read others")
     assert "VLLM_ROCM_USE_AITER is not set, and it is 1 here" in aiter and "VLLM_USE_DEEP_GEMM is 1, and it is not set" in gemm
 

@@ -6,13 +6,14 @@
 - wavetune.client: Client and ApiError, which are here too; wavetune.api has the types of its bodies
 - wavetune.demand: reports which keys a program's autotuners are asked for
 - wavetune.triton, wavetune.helion: classes that environment variables of Triton and Helion name
-- wavetune.entry: entry points of torch, vLLM and the wheel's scripts
+- wavetune.entry: entry points of torch, vLLM, SGLang and the wheel's scripts
 
 Private, and in this order none imports a later one but where a function needs it:
 
 - _errors, _canonical (JSON and digests), _token_url, _binaries (the wheel's programs): used by all
 - _runtime: what is in a program that starts tuned: program.py puts it together, restore.py gives
-  autotuners their configs, capture.py records launches. Python 3.9, the standard library alone
+  autotuners their configs, plugins.py gives packages their tables, capture.py records launches.
+  Python 3.9, the standard library alone
 - _pack: compiles kernels ahead of time without a GPU: build.py has the steps
 - _captured: the same of recorded launches: build.py has the steps, leasing.py those with a server
 - _tuning, _cli: the commands of `python3 -m wavetune`

@@ -148,30 +148,7 @@ def wheel(tmp_path_factory):
     subprocess.run([sys.executable, ROOT / "deploy/wheel.py", folder], check=True)
     (made,) = folder.glob("*.whl")
     zipfile.ZipFile(made).extractall(folder / "site")
-    for name, document in ENTRIES.items():
-        write(folder / "site/wavetune/tables" / name / "kernel.json", {"name": name, **document})
     return folder / "site"
-
-
-def entry(module, kind, of_a, **exports):
-    return {"from": {"module": module}, "exports": {kind: exports}, "arguments": {"A": {"dtype": of_a}}}
-
-
-ENTRIES = {
-    "block_fp8": {"key": ["M", "N", "K"], "arguments": [{"name": "A", "dtype": "float8_e4m3fn"}], "versions": {
-        f"{package}{name}": entry(module, f"{package}-w8a8", f"float8_e4m3{name[1:] or 'fn'}", N="N", K="K", M="M",
-                                  dtype="fp8_w8a8", block_shape=[128, 128])
-        for package, module in (("vllm", FP8), ("sglang", SGLANG_FP8)) for name in ("", "_fnuz")}},
-    "fused_moe": {"key": ["E", "N", "K", "top_k", "M", "gemm"], "arguments": [{"name": "A", "dtype": "float8_e4m3fn"}], "versions": {
-        f"vllm_fp8{name}": entry(MOE, "vllm-moe", f"float8_e4m3{dtype}", E="E", N="N", M="M", dtype="fp8_w8a8", block_shape=[128, 128],
-                                 prefer="gemm == 'up'") for name, dtype in (("", "fn"), ("_rocm", "fn"), ("_fnuz", "fnuz"))}},
-    "selective_state_update": {
-        "key": ["headdim", "dstate", "nheads", "ngroups", "batch"], "arguments": [{"name": "A", "dtype": "float16"}], "versions": {
-            name: entry(SSM, "vllm-ssm", dtype, headdim="headdim", dstate="dstate", cache_dtype=dtype, batch="batch * nheads")
-            for name, dtype in (("vllm", "float16"), ("vllm_float32", "float32"))}},
-    "aiter_gemm": {"key": ["M", "N", "K"], "arguments": [{"name": "A", "dtype": "float8_e4m3fnuz"}], "versions": {
-        "a8w8_blockscale_fnuz": entry("aiter.ops.triton", "aiter-triton", "float8_e4m3fnuz", N="N", K="K", M="M",
-                                      name="GEMM-A8W8_BLOCKSCALE")}}}
 
 
 class World:
@@ -291,8 +268,9 @@ def test_a_table_of_a_whole_gpu_is_not_for_a_part_of_one(world):
 
 def test_a_switch_that_is_not_as_it_was_is_named(world):
     world.export("vllm-w8a8", {W8A8.format(7168, 2048): {"16": row(16)}},
-                 switches={"VLLM_ROCM_USE_AITER": None, "VLLM_USE_DEEP_GEMM": "1", "HIP_FORCE_DEV_KERNARG": "1", "SGLANG_USE_AITER": None})
-    assert world.ask("", VLLM_ROCM_USE_AITER="1", HIP_FORCE_DEV_KERNARG="1", SGLANG_USE_AITER="0") == []
+                 switches={"VLLM_ROCM_USE_AITER": None, "VLLM_USE_DEEP_GEMM": "1", "HIP_FORCE_DEV_KERNARG": "1", "SGLANG_USE_AITER": "1",
+                           "VLLM_BATCH_INVARIANT": None})
+    assert world.ask(f"import {FP8}, {MOE}", VLLM_ROCM_USE_AITER="1", HIP_FORCE_DEV_KERNARG="1", VLLM_BATCH_INVARIANT="0") == []
     aiter, gemm = world.said("the program may read others")
     assert "VLLM_ROCM_USE_AITER is not set, and it is 1 here" in aiter and "VLLM_USE_DEEP_GEMM is 1, and it is not set" in gemm
 
@@ -401,6 +379,15 @@ for batch in (3, 4):
     assert items(server) == [("fused_moe/vllm_fp8_fnuz", {**experts, "gemm": "up"}),
                              ("fused_moe/vllm_fp8_fnuz", {**experts, "gemm": "down"}), ("selective_state_update/vllm", mamba)]
     assert len(world.said("reported for no kernel that is known")) == 1
+
+
+@pytest.mark.parametrize("arch, dtype, kernel", [("sm_90", '"fp8_w8a8"', "vllm_fp8"), ("gfx950", '"fp8_w8a8"', "vllm_fp8_rocm"),
+                                                 ("gfx950", None, "vllm_bf16_rocm"), ("sm_90", None, "vllm_bf16")])
+def test_a_row_is_reported_for_the_kernel_of_the_gpus_vendor_and_floats(world, server, arch, dtype, kernel):
+    text = f"""import {MOE} as moe
+moe.try_get_optimal_moe_config((8, 7168, 4096), (8, 4096, 3584), 2, {dtype}, 32, block_shape={[128, 128] if dtype else None})"""
+    world.ask(text, server, WAVETUNE_ENVIRONMENT=json.dumps({**HERE, "arch": arch}))
+    assert {name for name, _ in items(server)} == {f"fused_moe/{kernel}"}
 
 
 def test_a_program_that_takes_no_table_reports_none(world, server):

@@ -172,10 +172,13 @@ class Plugins:
 
     def patch(self, module: Any) -> None:
         with quietly(f"the tables of {module.__name__}"):
-            if module.__name__ == AITER:
+            lookup = _BY_MODULE.get(module.__name__)
+            format_ = lookup.format if lookup is not None else "aiter-triton"
+            for folder in self.tables.folders[format_] if self.tables is not None else ():
+                folder.note_switches()
+            if lookup is None:
                 self._patch_aiter(module)
                 return
-            lookup = _BY_MODULE[module.__name__]
             if not self._replace(module, lookup, (lookup.function,), self._answering):
                 return
             if self.program.sender is not None:
@@ -411,7 +414,7 @@ def start(program: Any) -> None:
     """Wraps what looks tables up, where it is, or when it will be imported."""
     global _plugins
     own = program.settings
-    tables = Tables(own.tables, own.environment, os.environ) if own.tables else None
+    tables = Tables(own.tables, own.environment) if own.tables else None
     _plugins = Plugins(tables, program)
     when_there([*_BY_MODULE, AITER], _plugins.patch)
 

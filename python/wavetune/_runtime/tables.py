@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any, Callable, Mapping, Sequence
+import sys
+from typing import Any, Callable, Sequence
 
 from .._canonical import Named
 from .log import log
@@ -45,10 +46,13 @@ class Folder:
             self.why = f"{STATED} cannot be read: {error}"
             log(f"the tables of {path} are not used: {self.why}")
 
-    def note_switches(self, variables: Mapping[str, str]) -> None:
-        """Says which switches are not as they were."""
-        for name, stated in self.switches.items():
-            here = variables.get(name)
+    def note_switches(self) -> None:
+        """Says, once, which switches of the packages in this process are not as stated."""
+        switches, self.switches = self.switches, {}
+        for name, stated in switches.items():
+            here, package = os.environ.get(name), name.partition("_")[0].lower()
+            if package in ("vllm", "sglang") and package not in sys.modules:
+                continue
             if _OFF.get(here, here) != _OFF.get(stated, stated):
                 was, is_ = ("not set" if one is None else one for one in (stated, here))
                 log(f"the tables of {self.path} are read where {name} is {was}, and it is {is_} "
@@ -66,8 +70,7 @@ class Folder:
 class Tables:
     """`environment`: of this process, which is known when a GPU is in use."""
 
-    def __init__(self, paths: Sequence[str], environment: Callable[[], Named],
-                 variables: Mapping[str, str]):
+    def __init__(self, paths: Sequence[str], environment: Callable[[], Named]):
         self.environment = environment
         self.folders: dict[str, list[Folder]] = {name: [] for name in FORMATS}
         for path in paths:
@@ -79,8 +82,6 @@ class Tables:
                 self._add(os.path.join(path, name), [name])
             if not below and os.path.isdir(path):
                 self._add(path, [own] if own in FORMATS else FORMATS)
-        for folder in dict.fromkeys(one for all_ in self.folders.values() for one in all_):
-            folder.note_switches(variables)
 
     def _add(self, path: str, formats: Sequence[str]) -> None:
         folder = Folder(path)

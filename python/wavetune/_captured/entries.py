@@ -201,7 +201,10 @@ def _plan(function: Function, entry: Entry, keys: list[Json], toolchain: Toolcha
 def plan_entry(function: Function, entry: Entry, keys: list[Json], toolchain: Toolchain,
                request: Fields, scratch: Path) -> Json:
     """As plan.plan_function(), for check.check_packed()."""
-    plan, files = _plan(function, entry, keys, toolchain, request, scratch)
+    try:
+        plan, files = _plan(function, entry, keys, toolchain, request, scratch)
+    except PackError:  # as building says
+        return {}
     tasks = [(variant, config) for variant, own in zip(plan.variants, plan.configs)
              for config in own]
 

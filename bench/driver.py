@@ -11,6 +11,7 @@ import pathlib
 import re
 import selectors
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -53,7 +54,7 @@ class Bench:
         self.postgres = harness.Postgres(shared_buffers=shared_buffers, variables=variables)
         self.programs.callback(self.postgres.stop)
         if settings:
-            self.postgres.process.terminate()
+            self.postgres.process.send_signal(signal.SIGINT)  # SIGTERM waits for sessions to end
             self.postgres.process.wait(20)
             with open(self.postgres.folder / "data/postgresql.auto.conf", "a") as file:
                 file.write(settings)

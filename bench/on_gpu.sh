@@ -2,7 +2,7 @@
 # The benchmarks of tuning on a machine with NVIDIA GPUs, torch and Triton, and no network.
 #
 #   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: these, in this order; and start, sandbox, unmodified,
-#                              captured, one, census, refused
+#                              captured, one, census, refused, tables
 #
 # Programs are those of $WAVETUNE_BUILD, else of build/gpu-bundle.tar.gz (tests/gpu/bundle.sh). With WHEEL=FILE (of
 # deploy/release.sh) client and agent are those of that wheel, installed in a new virtual environment that sees this machine's
@@ -82,10 +82,17 @@ for name in "${steps[@]}"; do
     census) step census python3 bench/census_gpu.py run ${WHEELS:+--wheels "$WHEELS"} --output "$OUT" ${CENSUS:-} ;;
     # shellcheck disable=SC2086
     refused) step refused python3 bench/refused_gpu.py ${WHEELS:+--wheels "$WHEELS"} --json "$OUT/refused.json" ${REFUSED:-} ;;
+    # vLLM's texts lie in $SITE (a folder, or a .tar.gz of one), its tuner in $TUNER.
+    # shellcheck disable=SC2086
+    tables)
+      site=${SITE:?names the folder with the texts of vllm}
+      [ -d "$site" ] || { mkdir "$scratch/site" && tar -xzf "$site" --no-same-owner -C "$scratch/site" && site=$scratch/site; }
+      step tables python3 bench/tables_gpu.py "${postgres[@]}" --site "$site" ${TUNER:+--tuner "$TUNER"} --tables "$OUT/tables" --json "$OUT/tables.json" ${TABLES:-}
+      ;;
     start) step start python3 bench/gpu_start.py --gpus "$gpus" ;;
     # shellcheck disable=SC2086
     sandbox) step sandbox python3 bench/sandbox_cost.py --device cuda0 --json "$OUT/sandbox.json" ${SANDBOX:-} ;;
-    *) echo "no step \"$name\"; there are versus, campaigns, same, gpus, start, sandbox, unmodified, captured, one, census and refused"; status=2 ;;
+    *) echo "no step \"$name\"; there are versus, campaigns, same, gpus, start, sandbox, unmodified, captured, one, census, refused and tables"; status=2 ;;
   esac
 done
 exit $status

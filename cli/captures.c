@@ -1,5 +1,6 @@
 /* wavetune captures: functions whose launches programs recorded, from seen to tuned. */
 #include "cli/cli.h"
+#include "common/space/key.h"
 
 static int command_captures(struct options *options) {
   static const struct cli_column columns[] = {
@@ -61,15 +62,19 @@ static json_t *jobs_of(const json_t *items) {
 
 static json_t *tune_body(const struct options *options, const char *which) {
   json_t *body = cli_options_json(options, "run", NULL);
-  cleanup_json json_t *texts = option_list_json(options, "key"), *keys = json_array();
+  cleanup_key_list struct key_list keys = {0};
+  const char *const *texts;
+  size_t n = option_list(options, "key", &texts);
+  struct error error;
   if (strspn(which, "0123456789") == strlen(which))
     json_put(body, "functions", json_pack("[s]", which));
   else
     json_put(body, "name", json_string(which));
-  json_elements (texts, index, text)
-    json_push(keys, values_of_text("key", json_string_value(text)));
-  if (json_array_size(keys))
-    json_object_set(body, "keys", keys);
+  for (size_t i = 0; i < n; i++)
+    if (!key_list_add(&keys, texts[i], NULL, 0, &error))
+      cli_fail_in(EXIT_USAGE, &error, "--key %s: ", texts[i]);
+  if (keys.n)
+    json_put(body, "keys", key_list_to_json(&keys));
   json_put(body, "priority", json_integer(option_integer(options, "priority")));
   if (option_integer(options, "budget") > 0)
     json_put(body, "budget",
@@ -112,7 +117,8 @@ static int command_captures_remove(struct options *options) {
 
 static const struct option_spec tune_options[] = {
     CLI_LIST("key", "NAME=VALUE,…|JSON",
-             "only keys that have these members; may be given several times; default: all"),
+             "only keys that have these members, which may be ranges and lists as with submit; may "
+             "be given several times; default: all"),
     CLI_TEXT("run", "RUN",
              "name of a run; a new name measures again what has a job; default: it keeps that job"),
     CLI_INTEGER("priority", "N", "0", -1000, 1000, "jobs with a higher priority are leased first"),

@@ -53,6 +53,7 @@ extern job_code_printer *job_print_code;
   COMMAND(kernel_hash)                                                                             \
   COMMAND(space_expand)                                                                            \
   COMMAND(space_count)                                                                             \
+  COMMAND(shapes)                                                                                  \
   COMMAND(submit)                                                                                  \
   COMMAND(jobs)                                                                                    \
   COMMAND(cancel)                                                                                  \

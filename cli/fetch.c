@@ -150,7 +150,7 @@ static bool format_render(struct fetch *fetch, struct http_source *source,
 /* {"TRITON_CACHE_DIR": "/…/current/triton", …} of fetch->renderings; a new reference. On ROCm also
  * the variable with which agents measure (agent/device/hip.c): without it a launch takes longer,
  * and another config may be the fastest. Its value in this process, "0" too, is left to the
- * program. */
+ * program. A variable of several formats lists their folders. */
 static json_t *renderings_variables(const struct fetch *fetch) {
   json_t *variables = json_object();
   bool is_rocm = fetch->requested.rocm != NULL;
@@ -159,8 +159,9 @@ static json_t *renderings_variables(const struct fetch *fetch) {
     json_elements (json_object_get(fetch->renderings[i], "variables"), index, variable) {
       const char *below = json_text(variable, "path");
       cleanup_free char *path = below ? xasprintf("%s%s%s", root, *below ? "/" : "", below) : NULL;
-      const char *value = path ? path : cli_member(variable, "value");
-      json_put(variables, cli_member(variable, "name"), json_string(value));
+      const char *name = cli_member(variable, "name"), *before = json_text(variables, name),
+                 *value = path ? path : cli_member(variable, "value");
+      json_put(variables, name, before ? json_sprintf("%s:%s", before, value) : json_string(value));
     }
     if (fetch->renderings[i] && is_rocm && !getenv("HIP_FORCE_DEV_KERNARG"))
       json_put(variables, "HIP_FORCE_DEV_KERNARG", json_string("1"));
@@ -431,10 +432,8 @@ static int answer_print(struct fetch *fetch, const struct options *options, bool
       cli_print_json(variables);
     else
       json_members (variables, name, value) { /* for a shell to eval */
-        printf("export %s='", name);
-        for (const char *c = json_string_value(value); *c; c++)
-          fputs(*c == '\'' ? "'\\''" : (const char[]){*c, '\0'}, stdout);
-        puts("'");
+        cleanup_free char *word = shell_quote(json_string_value(value));
+        printf("export %s=%s\n", name, word);
       }
   } else if (as_json) {
     cleanup_json json_t *answer = answer_make(fetch, succeeded, error);

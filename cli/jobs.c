@@ -1,6 +1,5 @@
-/* wavetune submit and demand: queue tuning jobs. */
+/* wavetune submit: queues tuning jobs. */
 #include "cli/cli.h"
-#include "common/base/file.h"
 #include "common/kernel/kernel_folder.h"
 #include "common/search/search.h"
 
@@ -35,49 +34,29 @@ static json_t *job_template(const struct options *options, const struct kernel_f
   return job;
 }
 
-static void job_append(json_t *jobs, const json_t *template, const struct key *key) {
-  json_t *job = json_copy((json_t *)template);
-  json_put(job, "key", key_to_json(key));
-  json_push(jobs, job);
-}
-
-/* Keys from --key and from the lines of --keys FILE, each a JSON object. */
+/* A job for each key of --key and of the lines of --keys. */
 static json_t *jobs_collect(const struct options *options, const struct kernel_folder *folder) {
   const char *const *names = (const char *const *)folder->kernel->key_names, *const * texts;
   const char *file = option_text(options, "keys");
   size_t n_names = folder->kernel->n_key_names, n = option_list(options, "key", &texts);
   cleanup_json json_t *template = job_template(options, folder);
+  cleanup_key_list struct key_list keys = {0};
   json_t *jobs = json_array();
   struct error error;
-  for (size_t i = 0; i < n; i++) {
-    cleanup_key struct key key = {0};
-    if (!key_parse_text(texts[i], names, n_names, &key, &error))
+  for (size_t i = 0; i < n; i++)
+    if (!key_list_add(&keys, texts[i], names, n_names, &error))
       cli_fail_in(EXIT_USAGE, &error, "--key %s: ", texts[i]);
-    job_append(jobs, template, &key);
-  }
-
-  cleanup_free char *text = NULL;
-  size_t size, line_number = 0;
-  if (file && !file_read(file, 64 << 20, &text, &size, &error))
+  if (file && !key_list_read(&keys, file, names, n_names, &error))
     cli_fail(EXIT_USAGE, &error);
-  char *rest = text;
-
-  for (char *line; (line = strsep(&rest, "\n"));) {
-    cleanup_json json_t *json = NULL;
-    cleanup_key struct key key = {0};
-    line_number++;
-    if (line[strspn(line, " \t\r")] == '\0')
-      continue;
-    if (!json_parse(line, strlen(line), &json, &error) ||
-        !key_parse(json, names, n_names, &key, &error)) {
-      cli_fail_in(EXIT_USAGE, &error, "%s:%zu: ", file, line_number);
-    }
-    job_append(jobs, template, &key);
-  }
-
-  if (json_array_size(jobs) == 0)
+  if (!keys.n)
     cli_refuse(EXIT_USAGE, "no key to tune for: give --key NAME=VALUE,… (several times for several "
                            "jobs) or --keys FILE");
+
+  array_foreach (key, keys.keys, keys.n) {
+    json_t *job = json_copy(template);
+    json_put(job, "key", key_to_json(key));
+    json_push(jobs, job);
+  }
   return jobs;
 }
 
@@ -123,7 +102,8 @@ static int command_submit(struct options *options) {
       cli_arguments(options, 1, "name one kernel folder, e.g. kernels/softmax:fused");
   struct error error;
   cleanup_kernel_folder struct kernel_folder *folder = NULL;
-  if (!kernel_folder_load(*place, &folder, &error))
+  if (!kernel_folder_load(*place, &folder, &error) ||
+      !kernel_folder_take_space(folder, option_text(options, "space"), &error))
     cli_fail(EXIT_USAGE, &error);
 
   cleanup_json json_t *jobs = jobs_collect(options, folder);
@@ -146,59 +126,12 @@ static int command_submit(struct options *options) {
   return is_waiting ? jobs_await(client, options, answers, "job") : EXIT_OK;
 }
 
-static char *format_seconds(const json_t *ms) {
-  return xasprintf("%.1f", json_number_value(ms) / 1000);
-}
-
-static int command_demand(struct options *options) {
-  static const struct cli_column columns[] = {{"kernel", "name"},
-                                              {"key"},
-                                              {"tag"},
-                                              {"misses", "misses", true},
-                                              {"hits", "hits", true},
-                                              {"saved s", "saved_ms", true, format_seconds},
-                                              {"environment"},
-                                              {"refused", "refused", false, cli_format_or_dash}};
-  static const struct cli_column missed[] = {{"function", "name"},
-                                             {"key"},
-                                             {"tag"},
-                                             {"misses", "misses", true},
-                                             {"saved s", "saved_ms", true, format_seconds},
-                                             {"captured", "capture", true, cli_format_or_dash},
-                                             {"environment"},
-                                             {"why"}};
-  json_int_t top = option_integer(options, "queue");
-  cleanup_json json_t *body = top ? json_pack("{s:I}", "top", top) : NULL,
-                      *answer = top ? cli_request(options, "POST", "/v1/demand/queue", body)
-                                    : cli_request(options, "GET", "/v1/demand?limit=1000", NULL);
-
-  const json_t *items = json_object_get(answer, "items");
-  if (option_flag(options, "json"))
-    cli_print_json(items);
-  else if (!top) {
-    const json_t *misses = json_object_get(answer, "missed");
-    cli_print_table(items, columns);
-    if (json_array_size(misses)) {
-      printf("\nprograms that start tuned had no config for:\n");
-      cli_print_table(misses, missed);
-    }
-  } else
-    json_elements (items, index, item) {
-      const char *job = cli_member(item, "job"), *refused = cli_member(item, "refused");
-      cleanup_free char *key = cli_compact(item, "key");
-      printf("%s%s  %s %s%s%s\n", *job ? "job " : "refused", job, cli_member(item, "name"), key,
-             *refused ? ": " : "", refused);
-    }
-
-  if (!top && string_equal(cli_member(answer, "policy"), "off"))
-    fprintf(stderr, "wavetune: the server discards the demand that deployments report; start it "
-                    "with --demand suggest to keep it\n");
-  return EXIT_OK;
-}
-
 static const struct option_spec submit_options[] = {
-    CLI_LIST("key", "NAME=VALUE,…", "a key to tune for; may be repeated"),
-    CLI_TEXT("keys", "FILE", "keys as JSON objects, one per line"),
+    CLI_LIST("key", "NAME=VALUE,…|JSON",
+             "a key to tune for, or several: ranges and lists in 'M=1..4096*2,N=64,128' give all "
+             "combinations; may be repeated"),
+    CLI_TEXT("keys", "FILE|-", "a text as of --key on each line; # begins a comment"),
+    OPTION_SPACE,
     OPTION_ENVIRONMENT,
     OPTION_TAG,
     OPTION_REGIME,
@@ -218,10 +151,6 @@ static const struct option_spec submit_options[] = {
     OPTION_PATIENCE,
     SERVER_OPTIONS,
 };
-static const struct option_spec demand_options[] = {
-    CLI_INTEGER("queue", "N", "0", 0, 1000, "queue jobs for the first N keys"),
-    SERVER_OPTIONS,
-};
 
 CLI_COMMAND(submit, "submit", "DIR[:VERSION]", submit_options,
             "queue tuning jobs for a kernel, one for each key",
@@ -232,12 +161,3 @@ CLI_COMMAND(submit, "submit", "DIR[:VERSION]", submit_options,
                            "that were measured since the command began (on stderr, once a minute "
                            "where that is no terminal); exits with 1 when a job failed or was "
                            "cancelled, which it names at the end, and with 9 after --timeout.");
-CLI_COMMAND(
-    demand, "demand", "", demand_options,
-    "list untuned keys that deployments requested, or queue jobs for them",
-    .description =
-        "Then the keys for which programs that start tuned had no config, the most missed first, "
-        "with why, and the id of the captured function (see captures tune). The former are sorted "
-        "by the GPU time that tuning would have saved: the time that deployments spent on "
-        "tuning the key, plus their calls times the kernel's time times the share that its winners "
-        "save on average. A job has the space of the kernel's newest done job.");

@@ -8,8 +8,8 @@
 struct subject {
   struct space *space;          /* borrowed from `folder`, or owned */
   struct kernel_folder *folder; /* or NULL */
-  struct key key;
-  struct space_facts facts;
+  struct key_list keys;         /* at least one, which may be empty */
+  struct space_facts facts;     /* without the key */
 };
 
 static void subject_release(struct subject *subject) {
@@ -17,7 +17,7 @@ static void subject_release(struct subject *subject) {
     kernel_folder_free(subject->folder);
   else if (subject->space)
     space_free(subject->space);
-  key_release(&subject->key);
+  key_list_release(&subject->keys);
 }
 #define cleanup_subject cleanup_by(subject_release)
 
@@ -42,67 +42,91 @@ static void subject_load(const struct options *options, struct subject *ret) {
     n_names = ret->folder->kernel->n_key_names;
   }
 
-  if (key_text && !key_parse_text(key_text, names, n_names, &ret->key, &error))
-    cli_fail_in(EXIT_USAGE, &error, "--key %s: ", key_text);
-  ret->facts = (struct space_facts){.key = &ret->key,
-                                    .gpu_name = option_text(options, "gpu-name"),
+  if (!key_list_add(&ret->keys, key_text ? key_text : "", key_text ? names : NULL,
+                    key_text ? n_names : 0, &error))
+    cli_fail_in(EXIT_USAGE, &error, "--key %s: ", key_text ? key_text : "");
+  ret->facts = (struct space_facts){.gpu_name = option_text(options, "gpu-name"),
                                     .arch = option_text(options, "arch")};
 }
 
 static int command_space_count(struct options *options) {
   cleanup_subject struct subject subject = {0};
+  cleanup_json json_t *answers = json_array();
+  bool as_json = option_flag(options, "json");
   struct error error;
-  uint64_t count;
   subject_load(options, &subject);
-  if (!space_count(subject.space, &subject.facts, SPACE_STEP_LIMIT_DEFAULT, UINT64_MAX, &count,
-                   &error))
-    cli_fail(EXIT_USAGE, &error);
-  if (option_flag(options, "json")) {
-    cleanup_json json_t *answer = json_pack("{s:I, s:I}", "configs", (json_int_t)count, "raw",
-                                            (json_int_t)subject.space->raw_count);
-    cli_print_json(answer);
-  } else {
-    printf("%" PRIu64 " of %" PRIu64 " configs are valid\n", count, subject.space->raw_count);
+  array_foreach (key, subject.keys.keys, subject.keys.n) {
+    uint64_t count;
+    subject.facts.key = key;
+    if (!space_count(subject.space, &subject.facts, SPACE_STEP_LIMIT_DEFAULT, UINT64_MAX, &count,
+                     &error))
+      cli_fail(EXIT_USAGE, &error);
+
+    cleanup_free char *key_text = key_format(key);
+    json_push(answers, json_pack("{s:I, s:I, s:o*}", "configs", (json_int_t)count, "raw",
+                                 (json_int_t)subject.space->raw_count, "key",
+                                 subject.keys.n > 1 ? key_to_json(key) : NULL));
+    if (!as_json)
+      printf("%s%s%" PRIu64 " of %" PRIu64 " configs are valid\n",
+             subject.keys.n > 1 ? key_text : "", subject.keys.n > 1 ? ": " : "", count,
+             subject.space->raw_count);
   }
 
+  if (as_json)
+    cli_print_json(subject.keys.n > 1 ? answers : json_array_get(answers, 0));
   return EXIT_OK;
 }
 
-static int command_space_expand(struct options *options) {
-  cleanup_subject struct subject subject = {0};
+/* Prints at most *left configs of a key, whose text precedes them where there are several. */
+static void configs_print(const struct subject *subject, const struct key *key, bool as_json,
+                          int64_t *left) {
   cleanup_space_iterator struct space_iterator *iterator = NULL;
+  struct space_facts facts = subject->facts;
   struct error error;
-  subject_load(options, &subject);
-  if (!space_iterator_new(subject.space, &subject.facts, SPACE_STEP_LIMIT_DEFAULT, &iterator,
-                          &error))
+  facts.key = key;
+  if (!space_iterator_new(subject->space, &facts, SPACE_STEP_LIMIT_DEFAULT, &iterator, &error))
     cli_fail(EXIT_USAGE, &error);
 
-  int64_t left = option_integer(options, "limit");
-  bool as_json = option_flag(options, "json");
+  bool is_one = subject->keys.n == 1;
   uint64_t ordinal;
   enum space_step step;
-
-  while ((step = space_iterator_next(iterator, &ordinal, &error)) == SPACE_POINT && left-- > 0) {
+  if (!is_one && !as_json) {
+    cleanup_free char *text = key_format(key);
+    printf("%s\n", text);
+  }
+  while ((step = space_iterator_next(iterator, &ordinal, &error)) == SPACE_POINT && *left > 0) {
+    --*left;
     if (as_json) { /* one object a line: a space may be too large for one document */
-      cleanup_json json_t *line = json_pack("{s:I, s:o}", "ordinal", (json_int_t)ordinal, "config",
-                                            space_config_to_json(subject.space, ordinal));
+      cleanup_json json_t *line = json_pack("{s:I, s:o, s:o*}", "ordinal", (json_int_t)ordinal,
+                                            "config", space_config_to_json(subject->space, ordinal),
+                                            "key", is_one ? NULL : key_to_json(key));
       json_dumpf(line, stdout, JSON_COMPACT);
       putchar('\n');
     } else {
-      cleanup_free char *text = space_config_format(subject.space, ordinal);
+      cleanup_free char *text = space_config_format(subject->space, ordinal);
       printf("%10" PRIu64 "  %s\n", ordinal, text);
     }
   }
 
   if (step == SPACE_POINT)
-    fprintf(stderr, "wavetune: there are more configs; print them with a higher --limit\n");
+    *left = -1;
   if (step == SPACE_ERROR)
     cli_fail(EXIT_USAGE, &error);
+}
+
+static int command_space_expand(struct options *options) {
+  cleanup_subject struct subject subject = {0};
+  int64_t left = option_integer(options, "limit");
+  subject_load(options, &subject);
+  for (size_t i = 0; i < subject.keys.n && left >= 0; i++)
+    configs_print(&subject, &subject.keys.keys[i], option_flag(options, "json"), &left);
+  if (left < 0)
+    fprintf(stderr, "wavetune: there are more configs; print them with a higher --limit\n");
   return EXIT_OK;
 }
 
 #define OPTIONS_OF_CONDITIONS                                                                      \
-  CLI_TEXT("key", "NAME=VALUE,…", "the key that conditions read"),                                 \
+  CLI_TEXT("key", "NAME=VALUE,…|JSON", "the key that conditions read, or several"),                \
       CLI_TEXT("gpu-name", "NAME", "the gpu_name that conditions read"),                           \
       CLI_TEXT("arch", "ARCH", "the arch that conditions read")
 static const struct option_spec count_options[] = {OPTIONS_OF_CONDITIONS, OPTION_JSON};

@@ -3,6 +3,7 @@
  * tokens fetched the release.
  *
  * Memory: answers are the caller's. Threads: one. */
+#include <strings.h>
 #include <time.h>
 
 #include "cli/channel.h"
@@ -17,6 +18,7 @@ struct question {
   const char *kernel; /* hash or name, or a function's closure */
   json_t *key;        /* NULL: all keys */
   json_t *lines;      /* what the release has, an object for each key */
+  json_t *switches;   /* of programs that read the kernel's tables */
   json_t *overrides;  /* those of the server */
   bool as_json;
 };
@@ -53,6 +55,39 @@ static void origin_print(struct http_client *client, const struct release_winner
          cli_member(job, "finished_at"));
 }
 
+/* Whether a switch of a program is off: absent, empty, 0 or false. */
+static bool is_off(const char *value) {
+  return !value || !*value || string_equal(value, "0") || strcasecmp(value, "false") == 0;
+}
+
+/* Adds the switches of the kernel's exports: the variables under which a program reads its tables
+ * (value NULL: not set), and what they are in this process. */
+static void switches_add(const struct question *question, const char *kernel, const char *format,
+                         const json_t *switches) {
+  json_members (switches, variable, value) {
+    const char *wanted = json_string_value(value), *here = getenv(variable);
+    bool differs = is_off(wanted) ? !is_off(here) : !string_equal(wanted, here);
+    json_push(question->switches,
+              json_pack("{s:s, s:s, s:s, s:O, s:s?, s:b}", "name", kernel, "format", format,
+                        "variable", variable, "value", value, "here", here, "differs", differs));
+    if (!question->as_json)
+      printf("switch   %s is read with %s%s%s%s%s\n", format, variable, wanted ? "=" : " not set",
+             wanted ? wanted : "", differs ? "; here it is " : "",
+             !differs ? ""
+             : here   ? here
+                      : "not set");
+  }
+}
+
+/* Prints under which switches a program reads the tables of a kernel. */
+static void switches_print(struct http_client *client, const struct question *question,
+                           const char *name, const char *hash) {
+  cleanup_free char *path = cli_path("/v1/kernels/", hash, "");
+  cleanup_json json_t *answer = cli_get(client, path);
+  json_members (json_object_get(json_object_get(answer, "manifest"), "exports"), format, exports)
+    switches_add(question, name, format, json_object_get(exports, "switches"));
+}
+
 /* Prints each winner of the kernel, or the one of the key. */
 static void winners_print(struct http_client *client, struct question *question,
                           const struct release *release) {
@@ -61,6 +96,7 @@ static void winners_print(struct http_client *client, struct question *question,
     char hash[DIGEST_TEXT_SIZE];
     if (!is_kernel(question->kernel, kernel->name, digest_format(&kernel->hash, hash)))
       continue;
+    size_t n_before = json_array_size(question->lines);
     for (size_t j = 0; j < kernel->n_winners; j++) {
       const struct release_winner *winner = &kernel->winners[j];
       cleanup_json json_t *key = release_key_object(kernel, winner);
@@ -81,6 +117,8 @@ static void winners_print(struct http_client *client, struct question *question,
       printf("config   %s %s: %s\n", kernel->name, key_text, config_text);
       origin_print(client, winner, provenance);
     }
+    if (json_array_size(question->lines) > n_before)
+      switches_print(client, question, kernel->name, hash);
   }
 }
 
@@ -268,7 +306,7 @@ static int command_why(struct options *options) {
       options, 1, "name one kernel by its name or hash, or one function by its closure");
   cleanup_json json_t *environment = cli_environment(options, "environment"),
                       *key = values_of_text("key", option_text(options, "key")), *entry = NULL,
-                      *lines = json_array(), *overrides = json_array();
+                      *lines = json_array(), *overrides = json_array(), *switches = json_array();
   const char *regime = option_text(options, "regime"), *match = option_text(options, "match");
   cleanup_http_client struct http_client *client = cli_connect(options);
   cleanup_free char *query = cli_query(environment, "tag", option_text(options, "tag"), "channel",
@@ -276,7 +314,7 @@ static int command_why(struct options *options) {
                                        cli_regime_member(regime), regime, NULL);
   cleanup_json json_t *all = cli_list(client, "/v1/overrides");
 
-  struct question question = {kernel[0], key, lines, all, option_flag(options, "json")};
+  struct question question = {kernel[0], key, lines, switches, all, option_flag(options, "json")};
   cleanup_http_response struct http_response missing = {0};
   cleanup_release struct release *release =
       served_print(client, &question, query, &entry, &missing);
@@ -285,8 +323,9 @@ static int command_why(struct options *options) {
   const char *digest = cli_member(entry, "release");
   cleanup_json json_t *fetches = release ? release_fetches(client, digest) : NULL;
   if (question.as_json) {
-    cleanup_json json_t *answer = json_pack("{s:O*, s:O, s:O, s:O*}", "entry", entry, "served",
-                                            lines, "overrides", overrides, "fetches", fetches);
+    cleanup_json json_t *answer =
+        json_pack("{s:O*, s:O, s:O, s:O, s:O*}", "entry", entry, "served", lines, "switches",
+                  switches, "overrides", overrides, "fetches", fetches);
     cli_print_json(answer);
   } else if (release) {
     fetches_print(digest, fetches);
@@ -318,7 +357,8 @@ CLI_COMMAND(
     .description =
         "Prints the rule by which the channel's entry was chosen, and the members of the "
         "environment that differ; the release, and who moved the channel; for each key the "
-        "config, and the job that chose it; for the closure of a function, which "
+        "config, and the job that chose it, and for tables the variables under which the program "
+        "reads them, with what differs in this environment; for the closure of a function, which "
         "programs log with each key that they miss, all keys that the release has; the pins "
         "and bans of the kernel; and which tokens fetched the release (see `wavetune releases "
         "fetches`). Exits with 1 when "

@@ -293,15 +293,15 @@ static bool kind_option(const struct check *check, const struct kernel *kernel,
          error_set(error, "--kind is gemm, fused, indirect or elementwise, not \"%s\"", name);
 }
 
-/* Without --key *ret does not change. */
-static bool key_option(const struct check *check, const struct kernel *kernel, struct key *ret,
+/* Adds the keys of --key. */
+static bool key_option(const struct check *check, const struct kernel *kernel, struct key_list *ret,
                        struct error *error) {
   const char *text = option_text(check->options, "key");
-  return !text || key_parse_text(text, KEY_NAMES(kernel), ret, error) ||
+  return !text || key_list_add(ret, text, KEY_NAMES(kernel), error) ||
          error_prefix(error, "--key %s: ", text);
 }
 
-/* How many configs are valid, and whether the default is. */
+/* How many configs are valid, which `answer` gets, and whether the default is. */
 static void configs_check(const struct check *check, const struct space *space,
                           const struct key *key, json_t *answer, struct review_findings *findings) {
   struct space_facts facts = {.key = key,
@@ -333,7 +333,8 @@ static void configs_check(const struct check *check, const struct space *space,
 
 static bool folder_check(struct check *check, const char *place, struct error *error) {
   cleanup_kernel_folder struct kernel_folder *folder = NULL;
-  cleanup_key struct key key = {0};
+  cleanup_key_list struct key_list keys = {0};
+  cleanup_key struct key unknown = {0};
   const struct options *options = check->options;
   const char *colon = strrchr(place, ':'), *triton = option_text(options, "triton");
   cleanup_free char *directory = xstrndup(place, colon ? (size_t)(colon - place) : strlen(place));
@@ -343,27 +344,29 @@ static bool folder_check(struct check *check, const char *place, struct error *e
     return error_set(error, "there is no %s", place);
   if (!kernel_folder_describe(place, &folder, &why))
     return check_refuse(check, place, "kernel", &why);
-
-  const struct kernel *kernel = folder->kernel;
-  if (!key_option(check, kernel, &key, error))
+  if (!kernel_folder_take_space(folder, option_text(options, "space"), error))
     return false;
 
-  bool has_key = option_text(options, "key") || !kernel->n_key_names;
-  if (!has_key) { /* names are enough to bind every expression */
-    key.n = kernel->n_key_names;
-    key.names = xcalloc(key.n, sizeof *key.names);
-    key.values = xcalloc(key.n, sizeof *key.values);
-    for (size_t i = 0; i < key.n; i++) {
-      key.names[i] = xstrdup(kernel->key_names[i]);
-      key.values[i] = value_none();
+  const struct kernel *kernel = folder->kernel;
+  if (!key_option(check, kernel, &keys, error) ||
+      (!keys.n && !kernel->n_key_names && !key_list_add(&keys, "", NULL, 0, error)))
+    return false;
+
+  if (!keys.n) { /* names are enough to bind every expression */
+    unknown.n = kernel->n_key_names;
+    unknown.names = xcalloc(unknown.n, sizeof *unknown.names);
+    unknown.values = xcalloc(unknown.n, sizeof *unknown.values);
+    for (size_t i = 0; i < unknown.n; i++) {
+      unknown.names[i] = xstrdup(kernel->key_names[i]);
+      unknown.values[i] = value_none();
     }
   }
 
-  if (!kernel_accepts(kernel, &key, folder->space, &why))
+  if (!kernel_accepts(kernel, keys.n ? keys.keys : &unknown, folder->space, &why))
     return check_refuse(check, place, "kernel", &why);
 
   struct knob_question question = {.folder = folder,
-                                   .key = has_key ? &key : NULL,
+                                   .key = keys.n == 1 ? keys.keys : NULL,
                                    .arch = option_text(options, "arch"),
                                    .gpu_name = option_text(options, "gpu-name"),
                                    .triton = triton_version_number(triton)};
@@ -384,9 +387,15 @@ static bool folder_check(struct check *check, const char *place, struct error *e
     printf("%s: entry %s for %s of %s; `python3 -m wavetune pack %s --package-root SITE-PACKAGES "
            "--kernel FOLDER --key … --output BUILD` makes its kernel\n",
            place, kernel->name, kernel->entry, folder->module, place);
-  if (has_key)
-    configs_check(check, folder->space, &key, answer, &findings);
-  else if (!check->as_json)
+  cleanup_json json_t *counts = json_array();
+  array_foreach (key, keys.keys, keys.n) {
+    json_t *of_key = json_pack("{s:o}", "key", key_to_json(key));
+    configs_check(check, folder->space, key, keys.n == 1 ? answer : of_key, &findings);
+    json_push(counts, of_key);
+  }
+  if (keys.n > 1)
+    json_object_set(answer, "keys", counts);
+  if (!keys.n && !check->as_json)
     printf("  %" PRIu64 " configs before conditions; give --key to count the valid ones\n",
            folder->space->raw_count);
   const char *kind = kernel_kind_name(question.kind);
@@ -435,7 +444,7 @@ static void ranges_print(const struct build_review *review) {
  * build's Triton and arch. */
 static bool build_hints(const struct check *check, const struct kernel_folder *folder,
                         struct build_review *review, struct error *error) {
-  cleanup_key struct key key = {0};
+  cleanup_key_list struct key_list keys = {0};
   cleanup_free struct code_resources *resources = xcalloc(review->n_objects, sizeof *resources);
   struct knob_question question = {.folder = folder,
                                    .arch = review->arch,
@@ -443,11 +452,11 @@ static bool build_hints(const struct check *check, const struct kernel_folder *f
                                    .triton = triton_version_number(review->triton),
                                    .resources = resources};
   struct error why;
-  if (!key_option(check, folder->kernel, &key, error) ||
+  if (!key_option(check, folder->kernel, &keys, error) ||
       !kind_option(check, folder->kernel, &question.kind, error))
     return false;
 
-  question.key = option_text(check->options, "key") ? &key : NULL;
+  question.key = keys.n == 1 ? keys.keys : NULL;
 
   /* Without objects that were compiled with waves_per_eu: they were made to fit a number of waves.
    */
@@ -472,7 +481,9 @@ static bool build_check(struct check *check, const char *place, const char *file
   cleanup_free char *context = xstrdup(place);
   struct blob_reader reader = {object_read, context};
   struct error why;
-  if (kernel_place && !kernel_folder_load(kernel_place, &folder, error))
+  if (kernel_place &&
+      (!kernel_folder_load(kernel_place, &folder, error) ||
+       !kernel_folder_take_space(folder, option_text(check->options, "space"), error)))
     return false;
   if (!json_parse_file(file, BUILD_SIZE_MAX, &json, &why) ||
       (folder && !build_parse(json, folder->kernel, &build, &why)) ||
@@ -557,7 +568,11 @@ static const struct option_spec check_options[] = {
                 "waves of a workgroup, for a code object's occupancy (default: as compiled)"),
     CLI_INTEGER("shared", "BYTES", "0", 0, INT32_MAX,
                 "LDS that a launch adds (Triton's `shared`), for a code object's occupancy"),
-    CLI_TEXT("key", "NAME=VALUE,…", "for a kernel folder: a key, to count its valid configs"),
+    CLI_TEXT(
+        "key", "NAME=VALUE,…|JSON",
+        "for a kernel folder: a key, or several, to count the valid configs of each; hints are "
+        "of the key if it is one"),
+    OPTION_SPACE,
     CLI_TEXT("arch", "ARCH", "the GPU that a kernel folder's space is for",
              .default_text = ARCH_DEFAULT),
     CLI_TEXT("gpu-name", "NAME", "the GPU's name, for conditions that read gpu_name"),

@@ -70,6 +70,8 @@ VARIABLES = {
     "WAVETUNE_RELEASE": ("the Python wheel", "the digest of the only release whose choices are used"),
     "WAVETUNE_SANDBOX": ("wavetune-agent", "`none`, `seccomp` or `landlock` (default): at most so much confinement, for tests"),
     "WAVETUNE_SIGN_KEYS": ("wavetune", "private keys that sign where `--sign-key` is absent, separated by `:`"),
+    "WAVETUNE_TABLES": ("the Python wheel", "folders of [tables](../deployments.md#tables-of-vllm-sglang-and-aiter), separated by `:`; "
+                        "it turns the wheel on"),
     "WAVETUNE_TOKEN_FILE": ("entrypoint", "the file of the token, which the container's program then does not get"),
     "WAVETUNE_TOOLCHAIN": ("wavetune-agent", "more folders, separated by `:`, that confined compilers and workers may read"),
     "WAVETUNE_TRUSTED_KEYS": ("wavetune, wavetune-agent", "more public keys beside `--trusted-key`, separated by `:`"),

@@ -45,7 +45,7 @@ struct compile_request {
   const struct kernel *kernel;
   const struct key *key;
   const struct space *space;
-  uint64_t config;             /* ordinal; ignored for a reference */
+  uint64_t config;             /* ordinal; of a reference: the baseline's */
   bool is_reference;           /* compile the kernel's reference instead */
   const char *sources;         /* folder that holds the manifest's source paths */
   const char *gpu_name, *arch; /* of the device: "gfx942", "sm_90"; "x86_64" */

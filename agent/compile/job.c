@@ -30,14 +30,14 @@ static bool mentions(const char *text, const char *define) {
   return false;
 }
 
-/* Takes out the definitions that cannot change the object. */
-static bool defines_reduce(const struct kernel *kernel, const char *sources,
+/* Takes out the definitions that cannot change the object of these files. */
+static bool defines_reduce(const struct source *files, size_t n_files, const char *sources,
                            struct settings *defines, struct error *error) {
   bool is_used[SPACE_PARAMETERS_MAX + 256] = {false};
   size_t n = defines->n;
   ALWAYS(n <= ARRAY_LENGTH(is_used));
 
-  array_foreach (source, kernel->sources, kernel->n_sources) {
+  array_foreach (source, files, n_files) {
     cleanup_free char *path = xasprintf("%s/%s", sources, source->path), *text = NULL;
     size_t size;
     if (!file_read(path, SCANNED_SOURCE_MAX, &text, &size, error))
@@ -119,9 +119,12 @@ bool compile_job_prepare(const struct compiler *compiler, const struct compile_r
   if (!job.sources)
     return error_of(error, ERROR_UNAVAILABLE, "cannot find the kernel's sources in %s: %s",
                     request->sources, strerror(errno));
-  if (!request->is_reference &&
-      (!settings_of_config(request, &job.defines, &job.environment, error) ||
-       !defines_reduce(kernel, job.sources, &job.defines, error)))
+  if (request->is_reference
+          ? !settings_of_reference(request, &job.defines, error) ||
+                !defines_reduce(&kernel->reference.source, 1, job.sources, &job.defines, error)
+          : !settings_of_config(request, &job.defines, &job.environment, error) ||
+                !defines_reduce(kernel->sources, kernel->n_sources, job.sources, &job.defines,
+                                error))
     return false;
 
   array_foreach (source, kernel->sources, kernel->n_sources)

@@ -244,39 +244,40 @@ static bool parameter_add(const struct parameter *parameter, struct value value,
   return true;
 }
 
-bool settings_of_config(const struct compile_request *request, struct settings *defines,
-                        struct settings *environment, struct error *error) {
-  const struct kernel *kernel = request->kernel;
-  const struct space *space = request->space;
-  struct scope scope = {0};
-  struct value values[SPACE_PARAMETERS_MAX];
+static bool values_of_request(const struct compile_request *request, struct value *values,
+                              struct error *error) {
+  return space_config(request->space, request->config, values) ||
+         error_set(error, "config %llu is outside of the space, which has %llu configs",
+                   (unsigned long long)request->config,
+                   (unsigned long long)request->space->raw_count);
+}
 
-  if (!space_config(space, request->config, values))
-    return error_set(error, "config %llu is outside of the space, which has %llu configs",
-                     (unsigned long long)request->config, (unsigned long long)space->raw_count);
+static bool scope_of_request(const struct compile_request *request, struct scope *scope,
+                             struct error *error) {
   struct space_facts facts = {request->key, request->gpu_name ? request->gpu_name : "",
                               request->arch ? request->arch : ""};
-  if (!facts_scope_add(&facts, &scope, error) ||
-      !space_scope_add(space, request->config, &scope, error))
-    return false;
+  return facts_scope_add(&facts, scope, error) &&
+         space_scope_add(request->space, request->config, scope, error);
+}
 
-  for (size_t i = 0; i < space->n_parameters; i++)
-    if (!parameter_add(&space->parameters[i], values[i], defines, environment, error))
-      return false;
-
+static bool defines_evaluate(const struct kernel *kernel, const struct scope *scope,
+                             struct settings *defines, struct error *error) {
   array_foreach (define_at, kernel->defines, kernel->n_defines) {
     const char *name = define_at->name;
     cleanup_expr struct expr *expr = NULL;
     struct value value;
     if (!expr_parse(define_at->value, &expr, error) ||
-        !expr_bind(expr, scope.names, scope.n, error) ||
-        !expr_eval(expr, scope.values, &value, error))
+        !expr_bind(expr, scope->names, scope->n, error) ||
+        !expr_eval(expr, scope->values, &value, error))
       return error_prefix(error, "the define %s: ", name);
     define_add(defines, name, value);
   }
+  return true;
+}
 
-  /* Of two definitions of one name a compiler uses the last one or none, which is not what the
-   * space states. */
+/* Of two definitions of one name a compiler uses the last one or none, which is not what the
+ * space states. */
+static bool defines_differ(const struct settings *defines, struct error *error) {
   for (size_t i = 0; i < defines->n; i++) {
     size_t length = strcspn(defines->texts[i], "=") + 1;
     for (size_t k = 0; k < i; k++)
@@ -286,6 +287,43 @@ bool settings_of_config(const struct compile_request *request, struct settings *
             "%.*s is defined twice, as an option in capitals and by its name; rename one of them",
             (int)length - 1, defines->texts[i]);
   }
-
   return true;
+}
+
+bool settings_of_config(const struct compile_request *request, struct settings *defines,
+                        struct settings *environment, struct error *error) {
+  const struct space *space = request->space;
+  struct scope scope = {0};
+  struct value values[SPACE_PARAMETERS_MAX];
+
+  if (!values_of_request(request, values, error) || !scope_of_request(request, &scope, error))
+    return false;
+
+  for (size_t i = 0; i < space->n_parameters; i++)
+    if (!parameter_add(&space->parameters[i], values[i], defines, environment, error))
+      return false;
+
+  return defines_evaluate(request->kernel, &scope, defines, error) &&
+         defines_differ(defines, error);
+}
+
+bool settings_of_reference(const struct compile_request *request, struct settings *defines,
+                           struct error *error) {
+  const struct kernel *kernel = request->kernel;
+  const struct space *space = request->space;
+  struct scope scope = {0};
+  struct value values[SPACE_PARAMETERS_MAX];
+  bool is_named[SPACE_PARAMETERS_MAX + 1] = {false}, is_any = kernel->n_defines > 0;
+  array_foreach (argument, kernel->arguments, kernel->n_arguments)
+    if (argument->segments)
+      is_any = is_named[space_parameter(space, argument->segments)] = true;
+  if (!is_any)
+    return true;
+
+  if (!values_of_request(request, values, error) || !scope_of_request(request, &scope, error))
+    return false;
+  for (size_t i = 0; i < space->n_parameters; i++)
+    if (is_named[i])
+      define_add(defines, space->parameters[i].name, values[i]);
+  return defines_evaluate(kernel, &scope, defines, error);
 }

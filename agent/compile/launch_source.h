@@ -40,6 +40,11 @@ void settings_release(struct settings *settings);
 must_check char *device_source(const struct kernel *kernel, const struct settings *defines);
 extern const char compile_prelude[]; /* prelude.hip, which the build turns into C */
 
+/* The definitions of a reference: the manifest's `defines` and the members of the config that
+ * "segments" name, with the values of the request's config, which is the baseline. */
+must_check bool settings_of_reference(const struct compile_request *request,
+                                      struct settings *defines, struct error *error);
+
 /* The definitions (parameters of role constexpr under their names, those of role option under their
  * names in capitals, so that waves_per_eu is WAVES_PER_EU; then the manifest's `defines`, evaluated
  * over key, config, gpu_name and arch) and the environment variables (parameters of role env) of

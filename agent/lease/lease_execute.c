@@ -232,7 +232,7 @@ static enum step baseline_take(struct execution *execution) {
   struct lease_config *baseline = &execution->baseline;
   if (!lease->objects)
     baseline->ticket = compile_submit(execution, baseline->ordinal, false);
-  uint64_t reference = has_reference ? compile_submit(execution, 0, true) : 0;
+  uint64_t reference = has_reference ? compile_submit(execution, baseline->ordinal, true) : 0;
   enum step step = object_get(execution, baseline);
   if (has_reference && step == STEP_ON)
     step = compile_wait(execution, reference, &execution->reference);

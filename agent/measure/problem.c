@@ -20,6 +20,16 @@ static size_t stride_of(size_t bytes) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+/* What the config with the smallest segment is passed. */
+static size_t bytes_passed(const struct operand *operand) {
+  size_t least = operand->bytes;
+  array_foreach (segment, operand->segments.all, operand->segments.n) {
+    size_t bytes = (size_t)segment->elements * dtype_size(operand->argument->dtype);
+    least = bytes < least ? bytes : least;
+  }
+  return least;
+}
+
 /* Chooses how calls find no operand in a cache where `taken` bytes of the device's memory are used
  * already, and returns how many more it takes. */
 static size_t rotation_choose(struct problem *problem, const struct problem_setup *setup,
@@ -27,16 +37,18 @@ static size_t rotation_choose(struct problem *problem, const struct problem_setu
   const struct regime_facts *regime = regime_facts(setup->regime);
   struct device_rotation *rotation = &problem->rotation;
   size_t memory = problem->device->memory_bytes, displacement = problem->device->displacement_bytes,
-         total = 0;
+         total = 0, touched = 0; /* of a copy, and of that by any config */
 
-  operands_foreach (problem, operand)
+  operands_foreach (problem, operand) {
     total += stride_of(operand->bytes);
+    touched += stride_of(bytes_passed(operand));
+  }
   rotation->n_copies = 1;
   rotation->flush_instructions = regime->flushes && setup->instruction_flush != NULL;
   if (!regime->rotates || !total)
     return 0;
 
-  size_t needed = (displacement + total - 1) / total;
+  size_t needed = (displacement + touched - 1) / touched;
   needed = needed < 2 ? 2 : needed;
   bool has_room = !memory || (taken < memory && needed <= (memory - taken) / total);
   rotation->displace = !has_room || needed > setup->rotation_bytes_max / total;
@@ -48,19 +60,22 @@ static size_t rotation_choose(struct problem *problem, const struct problem_setu
 static bool fits(size_t needed, size_t memory) { return !memory || needed <= memory / 2; }
 
 /* Computes the operands' sizes, and refuses what does not fit in memory before any buffer is made:
- * the process would be killed, and the baseline blamed. The config is not in scope: buffers are
- * made once and shared by all configs. */
-static bool operands_size(struct problem *problem, const struct scope *scope,
-                          const struct problem_setup *setup, struct error *error) {
+ * the process would be killed, and the baseline blamed. Buffers are made once and shared by all
+ * configs. */
+static bool operands_size(struct problem *problem, const struct problem_setup *setup,
+                          struct error *error) {
+  const struct space_facts facts = facts_of(problem);
   /* In all, and how much more with all sets. */
   size_t on_device = 0, on_host = 0, sets_on_device = 0, sets_on_host = 0;
   size_t memory = problem->device->memory_bytes, host_memory = cpu_memory_available();
   operands_foreach (problem, operand) {
     const struct argument *argument = operand->argument;
+    const char *text;
     if (!argument_has_buffer(argument))
       continue;
-    if (!argument_elements(argument, scope, &operand->elements, error))
+    if (!segments_find(argument, setup->space, &facts, &operand->segments, &text, error))
       return false;
+    operand->elements = operand->segments.elements;
     operand->bytes = (size_t)operand->elements * dtype_size(argument->dtype);
     /* On the device: the checked one and what it is restored from. On the host: given, written, or
      * both; the first that was written. */
@@ -101,11 +116,20 @@ bool argument_varies(const struct argument *argument) {
   enum fill_kind kind = argument->fill.kind;
   return argument_has_buffer(argument) && argument->access != ACCESS_WRITE &&
          (kind == FILL_NORMAL || kind == FILL_UNIFORM || kind == FILL_INTEGERS ||
-          kind == FILL_SORTED || kind == FILL_PERMUTATION);
+          kind == FILL_SORTED || kind == FILL_PERMUTATION || kind == FILL_ROUTED);
 }
 
 bool set_is_large(const struct kernel *kernel, size_t set) {
   return set == LARGE_SET && !kernel->is_scaled_down;
+}
+
+/* Fills a host buffer of an operand. Bytes between segments are 0. */
+static void operand_fill(const struct operand *operand, const struct argument *argument,
+                         uint64_t seed, char *bytes) {
+  if (operand->segments.n > 1)
+    memset(bytes, 0, operand->bytes);
+  array_foreach (segment, operand->segments.all, operand->segments.n)
+    segment_fill(argument, operand->index, segment, seed, bytes + segment->offset);
 }
 
 /* Makes and fills the data of all sets of an operand; `given` holds the first set's. */
@@ -123,8 +147,7 @@ static bool sets_new(struct problem *problem, struct operand *operand, uint64_t 
     if (set_is_large(problem->kernel, set))
       of_set.fill.scale = AGREEMENT_LARGE;
     if (set)
-      inputs_fill(&of_set, operand->index, operand->elements, seed + set * 0x9e3779b97f4a7c15u,
-                  bytes);
+      operand_fill(operand, &of_set, seed + set * 0x9e3779b97f4a7c15u, bytes);
     is_made = ops->buffer_new(device, operand->bytes, &operand->sets[set], error) &&
               ops->upload(device, operand->sets[set]->address, set ? bytes : operand->given,
                           operand->bytes, error);
@@ -149,8 +172,8 @@ static bool operand_new(struct problem *problem, struct operand *operand, uint64
     return true;
 
   operand->given = ops->host_buffer_new(device, operand->bytes);
-  inputs_fill(argument, operand->index, operand->elements,
-              problem->expected ? problem->expected->seed : seed, operand->given);
+  operand_fill(operand, argument, problem->expected ? problem->expected->seed : seed,
+               operand->given);
   if (!ops->upload(device, address, operand->given, operand->bytes, error) ||
       !sets_new(problem, operand, seed, error))
     return false;
@@ -185,26 +208,26 @@ static bool copies_new(struct problem *problem, struct operand *operand, size_t 
 
 static bool rotation_new(struct problem *problem, struct error *error) {
   struct device_rotation *rotation = &problem->rotation;
-  rotation->operands = xcalloc(problem->kernel->n_arguments, sizeof *rotation->operands);
-
   operands_foreach (problem, operand)
     if (operand->checked && rotation->n_copies > 1 &&
         !copies_new(problem, operand, rotation->n_copies, error))
       return error_prefix(error, "cold copies of argument \"%s\": ", operand->argument->name);
 
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    const struct argument *argument = &problem->kernel->arguments[i];
-    const struct operand *operand = &problem->operands[argument_owner(problem->kernel, i)];
-    if (!argument->is_buffer || !operand->checked)
+  operands_foreach (problem, operand) {
+    const struct argument *argument = operand->argument;
+    const struct operand *owner =
+        &problem->operands[argument_owner(problem->kernel, operand->index)];
+    if (!argument->is_buffer)
       continue;
-    rotation->operands[rotation->n_operands++] = (struct device_operand){
-        .pointer = &problem->pointers[i],
-        .base = operand->copies ? operand->copies->address : operand->checked->address,
-        .offset = argument_offset(argument),
-        .stride = stride_of(operand->bytes),
-        .size = operand->bytes,
-        .pristine = operand->pristine && !argument->alias ? operand->pristine->address : NULL,
-    };
+    for (size_t i = 0; i < owner->segments.n; i++)
+      *APPEND(rotation->operands, rotation->n_operands) = (struct device_operand){
+          .pointer = &operand->passed[i],
+          .base = owner->copies ? owner->copies->address : owner->checked->address,
+          .offset = argument_offset(argument) + owner->segments.all[i].offset,
+          .stride = stride_of(owner->bytes),
+          .size = owner->bytes,
+          .pristine = owner->pristine && !argument->alias ? owner->pristine->address : NULL,
+      };
   }
 
   return true;
@@ -255,12 +278,13 @@ bool problem_new(const struct problem_setup *setup, struct problem **ret_problem
       !device->ops->fingerprint_set(device, setup->fingerprint, &reason))
     log_warning("device: outputs are copied to the host to be compared: %s", reason.message);
 
-  struct space_facts facts = facts_of(problem);
-  struct scope scope = {0}, baseline_scope = {0};
+  struct scope baseline_scope = {0};
   for (size_t i = 0; i < kernel->n_arguments; i++)
     problem->operands[i] = (struct operand){.argument = &kernel->arguments[i], .index = i};
-  if (!facts_scope_add(&facts, &scope, error) || !operands_size(problem, &scope, setup, error))
+  if (!operands_size(problem, setup, error))
     return false;
+  operands_foreach (problem, operand)
+    operand->passed = xcalloc(operand->segments.n + 1, sizeof *operand->passed);
 
   operands_foreach (problem, operand)
     if (argument_has_buffer(operand->argument) &&
@@ -275,7 +299,7 @@ bool problem_new(const struct problem_setup *setup, struct problem **ret_problem
   if (setup->reference && !reference_prepare(setup->reference,
                                              &(struct reference_setup){.kernel = kernel,
                                                                        .space = setup->space,
-                                                                       .facts = facts,
+                                                                       .facts = facts_of(problem),
                                                                        .config = setup->baseline,
                                                                        .seed = setup->seed},
                                              error))
@@ -309,6 +333,8 @@ void problem_free(struct problem *problem) {
         ops->host_buffer_free(problem->device, operand->agreed[k].bytes);
     }
     expectation_release(&operand->expected);
+    segments_release(&operand->segments);
+    free(operand->passed);
   }
 
   DISCARD(problem->reference, reference_free);
@@ -335,6 +361,14 @@ static struct device_tensormap tensormap_make(const struct tensormap *stated, vo
   return map;
 }
 
+/* The storage of a buffer argument's address; a scalar's is the config's own. */
+static void **address_of(struct problem *problem, const struct loaded_config *loaded,
+                         size_t argument) {
+  struct operand *operand = &problem->operands[argument];
+  return &operand->passed[segment_of(operand->argument, &operand->segments, problem->space,
+                                     loaded->config)];
+}
+
 /* Points the config's arguments to their storage, and makes what precedes a call. */
 static void launch_make(struct problem *problem, const struct launch_spec *spec,
                         struct loaded_config *loaded) {
@@ -355,7 +389,8 @@ static void launch_make(struct problem *problem, const struct launch_spec *spec,
     size_t k = plan->arguments[i];
     if (argument && argument->map.base) {
       void *encoded = loaded->encoded + n_maps * TENSORMAP_BYTES;
-      loaded->tensormaps[n_maps++] = tensormap_make(&argument->map, &problem->pointers[k], encoded);
+      loaded->tensormaps[n_maps++] =
+          tensormap_make(&argument->map, address_of(problem, loaded, k), encoded);
       loaded->arguments[i] = encoded;
     } else if (argument && !argument->name) {
       int64_t value = argument->i1 != FIELD_NONE    ? argument->i1
@@ -364,8 +399,9 @@ static void launch_make(struct problem *problem, const struct launch_spec *spec,
       loaded->values[i] = (uint64_t)value;
       loaded->arguments[i] = &loaded->values[i];
     } else {
-      loaded->arguments[i] = problem->kernel->arguments[k].is_buffer ? (void *)&problem->pointers[k]
-                                                                     : (void *)&loaded->scalars[k];
+      loaded->arguments[i] = problem->kernel->arguments[k].is_buffer
+                                 ? (void *)address_of(problem, loaded, k)
+                                 : (void *)&loaded->scalars[k];
     }
   }
   for (size_t i = 0; i < plan->n_scratch; i++)
@@ -374,8 +410,8 @@ static void launch_make(struct problem *problem, const struct launch_spec *spec,
   loaded->n_fills = spec->fills.n;
   for (size_t i = 0; i < loaded->n_fills; i++)
     loaded->fills[i] =
-        (struct device_fill){&problem->pointers[plan->fills[i]], (size_t)spec->fills.all[i].bytes,
-                             spec->fills.all[i].word};
+        (struct device_fill){address_of(problem, loaded, plan->fills[i]),
+                             (size_t)spec->fills.all[i].bytes, spec->fills.all[i].word};
 }
 
 enum outcome config_load(struct problem *problem, uint64_t config, const char *object,
@@ -456,7 +492,8 @@ bool problem_reset(struct problem *problem, int mark, struct error *error) {
         &problem->operands[argument_owner(problem->kernel, operand->index)];
     char *to = owner->checked->address;
     bool ok = true;
-    problem->pointers[operand->index] = to + argument_offset(argument);
+    for (size_t i = 0; i < owner->segments.n; i++)
+      operand->passed[i] = to + argument_offset(argument) + owner->segments.all[i].offset;
     if (argument->alias)
       continue;
     if (argument->access == ACCESS_WRITE)

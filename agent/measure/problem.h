@@ -11,7 +11,8 @@
  * translations (TLB) are then as cold as the data. Instructions are cold only if
  * `instruction_flush` is given and the device can flush them, also with one call a sample.
  *
- * Inputs are filled and uploaded once, outputs are marked on the device.
+ * Inputs are filled and uploaded once, outputs are marked on the device. A buffer with segments
+ * (common/kernel/segments.h) is one operand, and each launch is passed its config's segment.
  *
  * Checks (check.c). A config runs once on marked outputs, and every element is compared. An element
  * is wrong when |value - reference| > atol + rtol * |reference| and the reference rounded to the
@@ -84,11 +85,13 @@ struct agreed {
 /* One argument; of a scalar only the first two members are set. Host buffers are the device's. */
 struct operand {
   const struct argument *argument;
-  size_t index; /* of the argument */
-  int64_t elements;
+  size_t index;     /* of the argument */
+  int64_t elements; /* of all segments */
   size_t bytes;
-  void *given;   /* host: its data before a call; NULL for access write */
-  void *written; /* host: its data after a call; NULL unless it is compared */
+  struct segments segments; /* of an argument that has a buffer */
+  void **passed;            /* of a buffer: the address of each segment, for the next call */
+  void *given;              /* host: its data before a call; NULL for access write */
+  void *written;            /* host: its data after a call; NULL unless it is compared */
   void *first; /* host: the first output that was right; NULL: none yet, or all elements are sampled
                 */
   bool is_first_settled;     /* the inputs were unchanged after it */
@@ -123,7 +126,7 @@ struct problem_setup {
   const struct space *space;
   struct reference *reference;     /* NULL: outputs are compared with the default config's */
   const struct expected *expected; /* values of the first set of inputs; NULL: none */
-  uint64_t baseline;               /* the config whose scalars the reference gets */
+  uint64_t baseline;               /* the config whose scalars and segments the reference gets */
   uint64_t seed;
   enum regime regime;
   size_t rotation_bytes_max;
@@ -138,7 +141,6 @@ struct problem {
   const struct key *key;
   const struct space *space;
   struct operand operands[KERNEL_ARGUMENTS_MAX];
-  void *pointers[KERNEL_ARGUMENTS_MAX]; /* what the next call passes for buffer arguments */
   struct device_rotation rotation;
   struct reference *reference;     /* NULL: outputs are compared with the default config's */
   size_t n_sets;                   /* of inputs, without a reference; else 0 */

@@ -11,6 +11,7 @@
 #include "agent/measure/element.h"
 #include "agent/measure/float8.h"
 #include "agent/measure/launch.h"
+#include "agent/measure/routing.h"
 #include "common/base/numbers.h"
 #include "common/kernel/kernel_case.h"
 
@@ -215,6 +216,14 @@ static void edge_set(const struct argument *argument, char *view, int64_t elemen
     memcpy(view + k * size, view + (k < 0 ? 0 : elements - 1) * size, (size_t)size);
 }
 
+void segment_fill(const struct argument *argument, size_t argument_index,
+                  const struct segment *segment, uint64_t seed, void *bytes) {
+  if (argument->fill.kind == FILL_ROUTED)
+    routing_fill(&segment->routing, argument->dtype, segment->elements, seed, bytes);
+  else
+    inputs_fill(argument, argument_index, segment->elements, seed, bytes);
+}
+
 void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements,
                  uint64_t seed, void *bytes) {
   static const enum fill_kind of_all[] = {FILL_NORMAL, FILL_UNIFORM, FILL_INTEGERS, FILL_ZEROS,
@@ -244,20 +253,24 @@ bool memory_suffices(const char *memory, size_t needed, size_t available, struct
 bool reference_host_new(const struct reference_setup *setup, struct reference_host **ret_host,
                         struct error *error) {
   const struct kernel *kernel = setup->kernel;
-  struct scope shared = {0}, of_config = {0};
-  int64_t elements[KERNEL_ARGUMENTS_MAX] = {0};
+  struct scope of_config = {0};
+  struct segment passed[KERNEL_ARGUMENTS_MAX] = {0};
   size_t bytes = 0;
-  if (!facts_scope_add(&setup->facts, &shared, error) ||
-      !facts_scope_add(&setup->facts, &of_config, error) ||
+  if (!facts_scope_add(&setup->facts, &of_config, error) ||
       !space_scope_add(setup->space, setup->config, &of_config, error))
     return false;
 
   /* Too large a key is refused before any memory is taken. */
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     const struct argument *argument = &kernel->arguments[i];
-    if (argument_has_buffer(argument) && !argument_elements(argument, &shared, &elements[i], error))
+    cleanup_segments struct segments segments = {0};
+    const char *text;
+    if (!argument_has_buffer(argument))
+      continue;
+    if (!segments_find(argument, setup->space, &setup->facts, &segments, &text, error))
       return false;
-    bytes += (size_t)elements[i] * dtype_size(argument->dtype);
+    passed[i] = segments.all[segment_of(argument, &segments, setup->space, setup->config)];
+    bytes += (size_t)passed[i].elements * dtype_size(argument->dtype);
   }
 
   if (!memory_suffices("memory for the reference", bytes, cpu_memory_available(), error))
@@ -268,9 +281,9 @@ bool reference_host_new(const struct reference_setup *setup, struct reference_ho
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     const struct argument *argument = &kernel->arguments[i];
     if (argument_has_buffer(argument)) {
-      host->buffers[i] = host_memory_new((size_t)elements[i] * dtype_size(argument->dtype));
+      host->buffers[i] = host_memory_new((size_t)passed[i].elements * dtype_size(argument->dtype));
       if (argument->access != ACCESS_WRITE)
-        inputs_fill(argument, i, elements[i], setup->seed, host->buffers[i]);
+        segment_fill(argument, i, &passed[i], setup->seed, host->buffers[i]);
       continue;
     }
     if (argument->is_buffer)

@@ -18,8 +18,7 @@
 #ifndef WAVETUNE_AGENT_MEASURE_REFERENCE_H
 #define WAVETUNE_AGENT_MEASURE_REFERENCE_H
 
-#include "common/kernel/kernel.h"
-#include "common/space/space.h"
+#include "common/kernel/segments.h"
 
 #define INPUTS_BLOCK 65536
 #define INPUTS_PERIOD 16777259 /* the least prime above 2^24 */
@@ -31,6 +30,9 @@
  * random are repeated, so that what steers the work stays within its bounds. */
 void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements,
                  uint64_t seed, void *bytes);
+/* The same for a segment; each begins as a buffer of its own would. */
+void segment_fill(const struct argument *argument, size_t argument_index,
+                  const struct segment *segment, uint64_t seed, void *bytes);
 
 struct reference;
 must_check bool reference_load(const char *object, struct reference **ret_reference,
@@ -43,7 +45,7 @@ void reference_free(struct reference *reference);
 bool reference_is_lost(const struct reference *reference);
 
 /* The arguments of a reference: inputs as every process fills them from the same seed,
- * room for outputs, and scalars as the config has them. */
+ * room for outputs, and scalars and segments as the config has them. */
 struct reference_host;
 struct reference_setup {
   const struct kernel *kernel;

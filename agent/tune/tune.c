@@ -21,10 +21,9 @@
 #define MARGIN_ROUNDS 20       /* before a config leaves --exhaustive by its margin */
 #define MARGIN_PERCENT_MAX 100 /* a config beyond it leaves after one round: RACE_FAR */
 #define BUDGET_SECONDS_MAX 1e6
-#define KEYS_MAX 100000
-#define KEYS_FILE_MAX ((size_t)64 << 20)
 #define LINES_READ ((size_t)65536)
 #define LINES_POLL_MS 100 /* between looks at whether to stop */
+#define PROFILE_NEEDS_KEY "--profile runs the winner of one key: give one with --key"
 #define PROFILE_MS ((int64_t)600 * 1000)
 
 #define TUNING_MAGIC 0x54554e45u
@@ -170,7 +169,7 @@ static bool terms_read(const struct options *options, struct campaign_terms *ter
        "--only measures one config: leave out --search"},
       {option_text(options, "profile") &&
            (option_text(options, "keys") || !option_text(options, "key")),
-       "--profile runs the winner of one key: give the key with --key, not with --keys"},
+       PROFILE_NEEDS_KEY},
   };
 
   list_foreach (pair, pairs)
@@ -211,110 +210,51 @@ static bool keys_list(struct tuning *tuning, struct error *error) {
   return true;
 }
 
-/* Adds a key: of JSON, else of a text, NAME=VALUE,… or a JSON object. `seen` has the digests of the
- * keys so far, with the numbers of their lines; 0: of --key. */
-static bool key_add(struct tuning *tuning, json_t *seen, const json_t *json, const char *text,
-                    size_t line, struct error *error) {
+/* Makes the keys those of the campaign. */
+static bool keys_take(struct tuning *tuning, struct key_list *keys, struct error *error) {
   struct campaign *campaign = &tuning->campaign;
-  const struct kernel *kernel = tuning->folder->kernel;
-  const char *const *names = (const char *const *)kernel->key_names;
-  char digest_text[DIGEST_TEXT_SIZE];
-  cleanup_key struct key key = {0};
-  cleanup_json json_t *parsed = NULL;
-  if (!json && *text == '{' && !json_parse(text, strlen(text), &parsed, error))
+  const struct kernel_folder *folder = tuning->folder;
+  if (keys->n && !kernel_accepts(folder->kernel, &keys->keys[0], folder->space, error))
     return false;
-  json = json ? json : parsed;
-  bool is_read = json ? key_parse(json, names, kernel->n_key_names, &key, error)
-                      : key_parse_text(text, names, kernel->n_key_names, &key, error);
-  if (!is_read || !kernel_accepts(kernel, &key, tuning->folder->space, error))
-    return false;
-
-  struct digest digest = key_digest(&key);
-  const json_t *before = json_object_get(seen, digest_format(&digest, digest_text));
-  json_int_t number = json_integer_value(before);
-  if (before && !number)
-    return error_set(error, "this key is that of --key; leave one out");
-  if (before)
-    return error_set(error, "this key is in line %lld already; leave one out", (long long)number);
-
-  json_put(seen, digest_text, json_integer((json_int_t)line));
-  if (campaign->n == KEYS_MAX)
-    return error_set(error, "more than %d keys; split the file", KEYS_MAX);
-
-  *APPEND(campaign->keys, campaign->n) = (struct key_tuning){.key = key};
-  key = (struct key){0};
+  array_foreach (key, keys->keys, keys->n)
+    *APPEND(campaign->keys, campaign->n) = (struct key_tuning){.key = *key};
+  keys->n = 0;
   return true;
 }
 
-/* The line without its comment and the blanks at its ends. A `#` within quotes does not begin a
- * comment. */
-static char *line_trim(char *line) {
-  char quote = '\0';
-  for (char *at = line; *at; at++) {
-    if (quote)
-      quote = *at == quote ? '\0' : quote;
-    else if (*at == '\'' || *at == '"')
-      quote = *at;
-    else if (*at == '#')
-      *at-- = '\0';
-  }
-
-  line += strspn(line, " \t\r");
-  size_t length = strlen(line);
-  while (length > 0 && strchr(" \t\r", line[length - 1]))
-    line[--length] = '\0';
-
-  return line;
-}
-
-/* Reads the keys of --key, and of the file of --keys: one on each line, NAME=VALUE,… or a JSON
- * object; `#` begins a comment. Errors name the file and the line. */
+/* Reads the keys of --key and of the file of --keys. */
 static bool keys_read(struct tuning *tuning, struct error *error) {
-  const char *key = option_text(tuning->options, "key"),
+  const char *text = option_text(tuning->options, "key"),
              *file = option_text(tuning->options, "keys");
   const struct kernel *kernel = tuning->folder->kernel;
-  const char *example = kernel->n_key_names ? kernel->key_names[0] : "";
-  cleanup_json json_t *seen = json_object();
-  cleanup_free char *text = NULL;
-  size_t size, number = 0;
-  if (!key && !file)
+  cleanup_key_list struct key_list keys = {0};
+  if (!text && !file)
     return kernel->is_captured || /* those of its build */
-           error_set(error, "give the key with --key: %s=…; or several with --keys FILE", example);
-  if (key && !key_add(tuning, seen, NULL, key, 0, error))
+           error_set(error, "give the key with --key: %s=…; or several with --keys FILE",
+                     kernel->n_key_names ? kernel->key_names[0] : "");
+  if (text && !key_list_add(&keys, text, KEY_NAMES(kernel), error))
     return false;
-  if (!file)
-    return true;
-
-  tuning->is_many = true;
-  if (!file_read(file, KEYS_FILE_MAX, &text, &size, error))
+  if (file && !key_list_read(&keys, file, KEY_NAMES(kernel), error))
     return false;
-
-  size_t n = tuning->campaign.n;
-  char *rest = text;
-  for (char *line; (line = strsep(&rest, "\n"));) {
-    number++;
-    line = line_trim(line);
-    if (*line && !key_add(tuning, seen, NULL, line, number, error))
-      return error_prefix(error, "%s:%zu: ", file, number);
-  }
-
-  return tuning->campaign.n > n ||
-         error_set(error, "%s has no key; write one per line, e.g. %s=…", file, example);
+  tuning->is_many = file || keys.n > 1;
+  if (tuning->is_many && option_text(tuning->options, "profile"))
+    return error_set(error, PROFILE_NEEDS_KEY);
+  return keys_take(tuning, &keys, error);
 }
 
 /* Without --key and --keys a captured kernel is tuned for all keys of its build. */
 static bool captured_keys_read(struct tuning *tuning, struct error *error) {
-  const json_t *variants = json_object_get(tuning->build, "variants"), *variant;
-  cleanup_json json_t *seen = json_object();
-  size_t i;
+  const struct kernel *kernel = tuning->folder->kernel;
+  cleanup_key_list struct key_list keys = {0};
   if (tuning->campaign.n)
     return true;
 
   tuning->is_many = true;
-  json_array_foreach (variants, i, variant) {
-    if (!key_add(tuning, seen, json_object_get(variant, "key"), "", i + 1, error))
+  json_elements (json_object_get(tuning->build, "variants"), i, variant)
+    if (!key_list_add_json(&keys, json_object_get(variant, "key"), KEY_NAMES(kernel), error))
       return error_prefix(error, "variant %zu of the build: ", i);
-  }
+  if (!keys_take(tuning, &keys, error))
+    return false;
   return tuning->campaign.n || error_set(error, "the build has no variants");
 }
 
@@ -326,7 +266,8 @@ static bool tuning_read(struct tuning *tuning, struct error *error) {
   if (options_arguments(tuning->options, &places) != 1)
     return error_set(
         error, "name one kernel folder: wavetune-agent tune kernels/softmax --key rows=4096,…");
-  if (!kernel_folder_load(places[0], &tuning->folder, error))
+  if (!kernel_folder_load(places[0], &tuning->folder, error) ||
+      !kernel_folder_take_space(tuning->folder, option_text(tuning->options, "space"), error))
     return false;
 
   tuning->build_place = build ? xstrdup(build) : NULL;
@@ -424,7 +365,8 @@ static bool profile_words(const struct tuning *tuning, const char *folder, struc
                           struct error *error) {
   static const char *const flags[] = {
       "--kernel-trace", "--stats", "--output-format", "csv", "-d", NULL};
-  static const char *const kept[] = {"key", "build", "regime", "state", "python", "worker-user"};
+  static const char *const kept[] = {"key",   "space",  "build",      "regime",
+                                     "state", "python", "worker-user"};
   const struct options *options = tuning->options;
   cleanup_free char *profiler = NULL;
   char program[PATH_MAX];
@@ -532,12 +474,12 @@ static bool kernel_run(struct tuning *tuning, struct error *error) {
 
 /* Reads what a line of --stdin names: {"folder", "build", "keys"}. */
 static bool line_read(struct tuning *tuning, const char *line, struct error *error) {
-  cleanup_json json_t *json = NULL, *seen = json_object();
+  cleanup_json json_t *json = NULL;
+  cleanup_key_list struct key_list list = {0};
   if (!json_parse(line, strlen(line), &json, error))
     return false;
   const char *folder = json_text(json, "folder"), *build = json_text(json, "build");
-  const json_t *keys = json_object_get(json, "keys"), *key;
-  size_t i;
+  const json_t *keys = json_object_get(json, "keys");
   if (!folder || !json_is_array(keys) || !json_array_size(keys))
     return error_set(error, "a line of --stdin has \"folder\", \"build\" and \"keys\"");
   if (!kernel_folder_load(folder, &tuning->folder, error))
@@ -546,13 +488,13 @@ static bool line_read(struct tuning *tuning, const char *line, struct error *err
   tuning->build_place = build ? xstrdup(build) : NULL;
   tuning->campaign.folder = tuning->folder;
   tuning->is_many = true;
-  json_array_foreach (keys, i, key) {
-    if (!key_add(tuning, seen, key, NULL, i + 1, error))
+  const struct kernel *kernel = tuning->folder->kernel;
+  json_elements (keys, i, key)
+    if (!key_list_add_json(&list, key, KEY_NAMES(kernel), error))
       return error_prefix(error, "key %zu: ", i);
-  }
 
-  return language_fits(tuning->folder->kernel->language, device_is_gpu(tuning->campaign.device),
-                       error) &&
+  return keys_take(tuning, &list, error) &&
+         language_fits(kernel->language, device_is_gpu(tuning->campaign.device), error) &&
          build_choose(tuning, error) && keys_list(tuning, error);
 }
 
@@ -576,7 +518,7 @@ static bool line_tune(struct tuning *tuning, const char *line) {
 static int lines_run(struct tuning *tuning) {
   cleanup_free char *text = NULL;
   size_t n = 0, capacity = 0;
-  static const char *const unheeded[] = {"key", "keys", "build", "samples"};
+  static const char *const unheeded[] = {"key", "keys", "space", "build", "samples"};
   char *const *places;
   struct error error;
   bool is_refused = options_arguments(tuning->options, &places) > 0;
@@ -654,10 +596,15 @@ _Static_assert(FINALISTS_MAX == 16 && FINAL_PROCESSES == 3,
 
 static const struct option_spec tune_options[] = {
     OPTION_PYTHON,
-    {"key", OPTION_TEXT, "NAME=VALUE,…", .help = "the key to tune for, e.g. rows=4096,columns=1024",
+    {"key", OPTION_TEXT, "NAME=VALUE,…|JSON",
+     .help = "the key to tune for, e.g. rows=4096,columns=1024, or several: ranges and lists in "
+             "'rows=1..4096*2,columns=512,1024' give all combinations",
      .flag_only = true},
-    {"keys", OPTION_TEXT, "FILE",
-     .help = "the keys of a campaign, one per line; # begins a comment", .flag_only = true},
+    {"keys", OPTION_TEXT, "FILE|-",
+     .help = "the keys of a campaign, a text as of --key on each line; # begins a comment",
+     .flag_only = true},
+    {"space", OPTION_TEXT, "FILE", .help = "a space, as JSON, in place of the kernel folder's",
+     .flag_only = true},
     {"json", OPTION_FLAG,
      .help = "print one JSON object per key, each on a line, instead of tables"},
     {"device", OPTION_TEXT, "NAME",
@@ -668,11 +615,11 @@ static const struct option_spec tune_options[] = {
          "--keys a captured kernel is tuned for all keys of the build",
      .flag_only = true},
     {"stdin", OPTION_FLAG,
-     .help =
-         "tune what lines of standard input name, {\"folder\", \"build\", \"keys\": [{…}]}, in "
-         "their "
-         "order until it ends; in place of DIR, --key, --keys and --build, for programs that start "
-         "this one",
+     .help = "tune what lines of standard input name, {\"folder\", \"build\", \"keys\": [{…}]}, in "
+             "their "
+             "order until it ends; in place of DIR, --key, --keys, --space and --build, for "
+             "programs that start "
+             "this one",
      .flag_only = true},
     {"budget", OPTION_TEXT, "SECONDS",
      .help =
@@ -721,7 +668,7 @@ const struct command_spec tune_command = {
                    "and raced in pairs with the default; those that cannot win leave. The rest go "
                    "to finals in fresh processes, which decide the winner, the configs that are as "
                    "good, and how much faster another finalist could still be. If that remains "
-                   "open, they are measured in more processes.\nWith --keys the keys share "
+                   "open, they are measured in more processes.\nSeveral keys share "
                    "processes, and each begins with the winners of its nearest neighbours. A key "
                    "that fails does not end the others; the exit code is 1 then.",
     .options = tune_options,

@@ -60,6 +60,15 @@ char *xasprintf(const char *format, ...) {
   return text;
 }
 
+char *shell_quote(const char *text) {
+  char *quoted = xmalloc(4 * strlen(text) + 3), *to = quoted;
+  *to++ = '\'';
+  for (; *text; text++)
+    to = *text == '\'' ? stpcpy(to, "'\\''") : (*to = *text, to + 1);
+  stpcpy(to, "'");
+  return quoted;
+}
+
 void text_append(char **text, const char *format, ...) {
   char *more = NULL;
   va_list arguments;

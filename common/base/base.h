@@ -90,6 +90,9 @@ must_check char *xstrndup(const char *text, size_t length);
 must_check char *xasprintf(const char *format, ...) printf_like(1, 2);
 must_check void *xmemdup(const void *bytes, size_t size);
 
+/* The text as one word of a POSIX shell's command line, in single quotes; the caller's. */
+must_check char *shell_quote(const char *text);
+
 /* Appends to *text, which the caller owns. */
 void text_append(char **text, const char *format, ...) printf_like(2, 3);
 

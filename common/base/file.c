@@ -9,6 +9,37 @@
 
 #include "common/base/digest.h"
 
+/* Reads to the end; `capacity`, at least 1, is what is expected. */
+static bool fd_read_expecting(int fd, const char *name, size_t capacity, size_t size_max,
+                              char **ret_text, size_t *ret_size, struct error *error) {
+  size_t used = 0;
+  cleanup_free char *text = xmalloc(capacity);
+  for (;;) {
+    ssize_t n = read(fd, text + used, capacity - used);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      return error_set(error, "cannot read %s: %s", name, strerror(errno));
+    if (n == 0)
+      break;
+
+    used += (size_t)n;
+    if (used > size_max)
+      return error_set(error, "cannot read %s: more than the limit of %zu bytes", name, size_max);
+    GROW(text, used, capacity);
+  }
+
+  text[used] = '\0';
+  *ret_text = TAKE(text);
+  *ret_size = used;
+  return true;
+}
+
+bool fd_read_all(int fd, const char *name, size_t size_max, char **ret_text, size_t *ret_size,
+                 struct error *error) {
+  return fd_read_expecting(fd, name, 4096, size_max, ret_text, ret_size, error);
+}
+
 bool file_read(const char *path, size_t size_max, char **ret_text, size_t *ret_size,
                struct error *error) {
   cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -23,27 +54,8 @@ bool file_read(const char *path, size_t size_max, char **ret_text, size_t *ret_s
 
   /* The files of /proc have a size of 0, and any file may have grown: read to the end, not to
    * st_size. */
-  size_t capacity = (size_t)status.st_size + 1, used = 0;
-  cleanup_free char *text = xmalloc(capacity);
-  for (;;) {
-    ssize_t n = read(fd, text + used, capacity - used);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n < 0)
-      return error_set(error, "cannot read %s: %s", path, strerror(errno));
-    if (n == 0)
-      break;
-
-    used += (size_t)n;
-    if (used > size_max)
-      return error_set(error, "cannot read %s: more than the limit of %zu bytes", path, size_max);
-    GROW(text, used, capacity);
-  }
-
-  text[used] = '\0';
-  *ret_text = TAKE(text);
-  *ret_size = used;
-  return true;
+  return fd_read_expecting(fd, path, (size_t)status.st_size + 1, size_max, ret_text, ret_size,
+                           error);
 }
 
 bool fd_write_all(int fd, const void *bytes, size_t size) {

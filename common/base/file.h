@@ -11,6 +11,10 @@
 must_check bool file_read(const char *path, size_t size_max, char **ret_text, size_t *ret_size,
                           struct error *error);
 
+/* The same of an open file, which `name` names in errors. */
+must_check bool fd_read_all(int fd, const char *name, size_t size_max, char **ret_text,
+                            size_t *ret_size, struct error *error);
+
 /* Writes bytes to a temporary file beside `path`, syncs it, renames it over `path` and syncs the
  * folder: after a crash `path` is the old file or the complete new one. `mode` is the file's
  * permission bits, less the process's umask. */

@@ -24,6 +24,7 @@ void table_mapping_release(struct table_mapping *mapping) {
     expr_free(mapping->sources[i].expr);
     json_decref(mapping->sources[i].constant);
   }
+  expr_free(mapping->prefer);
 }
 
 static json_t *exports_of(const struct table_kind *kind, const struct kernel *kernel) {
@@ -32,6 +33,11 @@ static json_t *exports_of(const struct table_kind *kind, const struct kernel *ke
 
 bool table_is_exported(const struct table_kind *kind, const struct kernel *kernel) {
   return exports_of(kind, kernel) != NULL;
+}
+
+static bool expression_read(const struct kernel *kernel, const char *text, struct expr **ret,
+                            struct error *error) {
+  return expr_parse(text, ret, error) && expr_bind(*ret, KEY_NAMES(kernel), error);
 }
 
 /* `json`: what the exports have for the member, or NULL. */
@@ -47,35 +53,56 @@ static bool source_read(const struct kernel *kernel, const struct table_member *
     }
   }
 
-  switch (member->kind) {
+  if (text && member->value != TABLE_TEXT && member->value != TABLE_BLOCK_SHAPE)
+    return expression_read(kernel, text, &source->expr, error);
+  if (!json) {
+    source->constant = member->value == TABLE_FLAG ? json_false() : json_null();
+    return true;
+  }
+
+  switch (member->value) {
   case TABLE_NUMBER:
-    if (text)
-      return expr_parse(text, &source->expr, error) &&
-             expr_bind(source->expr, names, kernel->n_key_names, error);
+  case TABLE_BOUND:
     source->constant = json_incref(json);
     return table_is_positive(json) ||
            error_set(error,
                      "must be a member of the key, an expression over it or a positive integer");
   case TABLE_TEXT:
-    source->constant = json ? json_incref(json) : json_null();
-    return !json || json_string_length(json) > 0 ||
-           error_set(error, "must be a member of the key or the text of a dtype");
+    source->constant = json_incref(json);
+    return json_string_length(json) > 0 ||
+           error_set(error, "must be a member of the key or the text of a %s", member->name);
   case TABLE_BLOCK_SHAPE:
     source->constant =
-        json ? json_sprintf("[%lld,%lld]", (long long)json_integer_value(json_array_get(json, 0)),
-                            (long long)json_integer_value(json_array_get(json, 1)))
-             : json_null();
-    return !json ||
-           (json_array_size(json) == 2 && table_is_positive(json_array_get(json, 0)) &&
+        json_sprintf("[%lld,%lld]", (long long)json_integer_value(json_array_get(json, 0)),
+                     (long long)json_integer_value(json_array_get(json, 1)));
+    return (json_array_size(json) == 2 && table_is_positive(json_array_get(json, 0)) &&
             table_is_positive(json_array_get(json, 1))) ||
            error_set(error, "must be a member of the key or two positive integers");
   case TABLE_FLAG:
-    source->constant = json_boolean(json_is_true(json));
-    return !json || json_is_boolean(json) ||
-           error_set(error, "must be a member of the key, true or false");
+    source->constant = json_incref(json);
+    return json_is_boolean(json) ||
+           error_set(error, "must be a member of the key, an expression over it, true or false");
   }
 
   die("member %s", member->name);
+}
+
+/* "prefer" and "switches". */
+static bool conditions_read(const struct kernel *kernel, const json_t *exports,
+                            struct table_mapping *ret, struct error *error) {
+  json_t *prefer = json_object_get(exports, "prefer");
+  if (prefer && !json_is_string(prefer))
+    return error_set(error, "\"prefer\": must be an expression over the key");
+  if (prefer && !expression_read(kernel, json_string_value(prefer), &ret->prefer, error))
+    return error_prefix(error, "\"prefer\": ");
+
+  ret->switches = json_object_get(exports, "switches");
+  if (ret->switches && !json_is_object(ret->switches))
+    return error_set(error, "\"switches\": must be an object of environment variables");
+  json_members (ret->switches, name, value)
+    if (!json_is_string(value) && !json_is_null(value))
+      return error_set(error, "\"switches\": %.60s must be a text or null", name);
+  return true;
 }
 
 bool table_mapping_read(const struct table_kind *kind, const struct kernel *kernel,
@@ -92,7 +119,7 @@ bool table_mapping_read(const struct table_kind *kind, const struct kernel *kern
   for (size_t i = 0; i < kind->n_members; i++) {
     const struct table_member *member = &kind->members[i];
     json_t *json = json_object_get(exports, member->name);
-    if (!json && member->is_required)
+    if (!json && member->use != TABLE_OPTIONAL)
       return error_set(error, "the manifest's exports for %s lack \"%s\"", kind->name,
                        member->name);
     if (!source_read(kernel, member, json, &ret->sources[i], error))
@@ -120,17 +147,53 @@ bool table_mapping_read(const struct table_kind *kind, const struct kernel *kern
                        "name of a config's member or an integer",
                        kind->name, name);
 
+  if (!conditions_read(kernel, exports, ret, error))
+    return error_prefix(error, "in the manifest's exports for %s ", kind->name);
+
   cleanup_free char *all = json_texts_join(names, ", ");
-  return n_known + (ret->config ? 1 : 0) == json_object_size(exports) ||
+  n_known += (ret->config ? 1 : 0) + (ret->prefer ? 1 : 0) + (ret->switches ? 1 : 0);
+  return n_known == json_object_size(exports) ||
          error_set(error,
-                   "the manifest's exports for %s have members that are not known; there are %s "
-                   "and config",
+                   "the manifest's exports for %s have members that are not known; there are %s, "
+                   "config, prefer and switches",
                    kind->name, all);
+}
+
+/* Whether a row may have the value. */
+static bool value_check(const struct table_member *member, const json_t *value,
+                        struct error *error) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+  const char *name = member->name, *text = json_string_value(value);
+  long long shape[2];
+
+  if (json_is_null(value))
+    return (member->use == TABLE_OPTIONAL && member->value != TABLE_FLAG) ||
+           error_set(error, "%s is None for this key", name);
+
+  switch (member->value) {
+  case TABLE_NUMBER:
+    return table_is_positive(value) ||
+           error_set(error, "%s is not an integer of 1 to %d for this key", name, TABLE_NUMBER_MAX);
+  case TABLE_FLAG:
+    return json_is_boolean(value) || error_set(error, "%s is not true or false for this key", name);
+  case TABLE_TEXT:
+    return (text && *text && strlen(text) <= 64 && !text[strspn(text, plain)]) ||
+           error_set(error, "the %s is not a text of letters, digits and _ - . for this key", name);
+  case TABLE_BLOCK_SHAPE:
+    return table_block_shape(text, shape) ||
+           error_set(error, "the block shape is not a text like [128,128] for this key");
+  case TABLE_BOUND:
+    return (text ? table_row_number(member, text) >= 0
+                 : json_is_integer(value) && table_bound_is_read(json_integer_value(value))) ||
+           error_set(error, "%s is not one of 1, 4, 8, 16, … 8192, the bounds that AITER reads",
+                     name);
+  }
+
+  die("member %s", name);
 }
 
 bool table_row_of_key(const struct table_mapping *mapping, const struct value *values, json_t **ret,
                       struct error *error) {
-  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
   cleanup_json json_t *row = json_object();
 
   for (size_t i = 0; i < mapping->kind->n_members; i++) {
@@ -149,26 +212,22 @@ bool table_row_of_key(const struct table_mapping *mapping, const struct value *v
         value = value_to_json(values[j]);
     json_put(row, name, value);
 
-    const char *text = json_string_value(value);
-    long long shape[2];
-    if (member->kind == TABLE_NUMBER && !table_is_positive(value))
-      return error_set(error, "%s is not an integer of 1 to %d for this key", name,
-                       TABLE_NUMBER_MAX);
-    if (member->kind == TABLE_FLAG && !json_is_boolean(value))
-      return error_set(error, "%s is not true or false for this key", name);
-    if (json_is_null(value) && member->is_required)
-      return error_set(error, "%s is None for this key", name);
-    if (json_is_null(value))
-      continue;
-    if (member->kind == TABLE_TEXT &&
-        (!text || !*text || strlen(text) > 64 || text[strspn(text, plain)]))
-      return error_set(error, "the %s is not a text of letters, digits and _ - . for this key",
-                       name);
-    if (member->kind == TABLE_BLOCK_SHAPE && !table_block_shape(text, shape))
-      return error_set(error, "the block shape is not a text like [128,128] for this key");
+    if (!value_check(member, value, error))
+      return false;
   }
 
   *ret = TAKE(row);
+  return true;
+}
+
+/* "M_LEQ_16" is 16 in a key. */
+static bool bound_to_key(json_t **value, struct error *error) {
+  const char *text = json_string_value(*value);
+  long long m;
+  if (sscanf(text, "M_LEQ_%10lld", &m) != 1)
+    return error_set(error, "the row %s is no number M of a key; import it without --kernel", text);
+  json_decref(*value);
+  *value = json_integer(m);
   return true;
 }
 
@@ -181,6 +240,8 @@ bool table_key_of_row(const struct table_mapping *mapping, const json_t *row, js
     const struct table_source *source = &mapping->sources[i];
     const char *name = mapping->kind->members[i].name;
     cleanup_json json_t *value = json_incref(json_object_get(row, name));
+    if (mapping->kind->members[i].value == TABLE_BOUND && !bound_to_key(&value, error))
+      return false;
     if (source->expr)
       return error_set(error,
                        "the exports of %s have an expression for %s, which cannot be inverted",

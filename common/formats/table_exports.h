@@ -1,34 +1,22 @@
 /* How a kernel's "exports" map its key and its configs to the rows of another program's tables
- * (moe.c). A kind of table has members that identify a row, a flat JSON object; "exports" has for
- * each, under the kind's name, what it is for a key:
+ * (tables.h). "exports" has for each member of a kind, under the kind's name, what it is for a key:
  *   a number      the name of a member of the key, an expression over it, or a positive integer
  *   a text        the name of a member of the key, whose value is a text or None, else the text
  *   a block shape the name of a member, whose value is the text "[128,128]" or None, else two
  *                 integers
- *   a flag        the name of a member, or a boolean (absent: false)
+ *   a flag        the name of a member, an expression, or a boolean (absent: false)
+ *   a bound       as a number M, for the row "M_LEQ_M"; or a member whose value is the row's name
  * and "config": for members of the table the name of the config's, or a constant integer; members
- * of configs that are not named keep their names.
+ * of configs that are not named keep their names. "prefer" is an expression over the key: of two
+ * winners for one row, the one for which it holds is written. "switches" are the environment
+ * variables under which the program reads the table, with their value or null (not set, or 0).
  *
  * Memory: a mapping borrows the kernel; rows, keys and configs are the caller's. Threads: pure. */
 #ifndef WAVETUNE_COMMON_FORMATS_TABLE_EXPORTS_H
 #define WAVETUNE_COMMON_FORMATS_TABLE_EXPORTS_H
 
+#include "common/formats/tables.h"
 #include "common/kernel/kernel.h"
-
-#define TABLE_MEMBERS_MAX 8
-#define TABLE_NUMBER_MAX INT32_MAX /* in names and tables */
-
-struct table_member {
-  const char *name;
-  enum { TABLE_NUMBER, TABLE_TEXT, TABLE_BLOCK_SHAPE, TABLE_FLAG } kind;
-  bool is_required;
-};
-
-struct table_kind {
-  const char *name; /* in "exports" */
-  struct table_member members[TABLE_MEMBERS_MAX];
-  size_t n_members;
-};
 
 struct table_mapping {
   const struct table_kind *kind;
@@ -38,7 +26,8 @@ struct table_mapping {
     struct expr *expr;  /* over the key; else */
     json_t *constant;
   } sources[TABLE_MEMBERS_MAX];
-  json_t *config; /* object, borrowed from the kernel, or NULL */
+  json_t *config, *switches; /* objects, borrowed from the kernel, or NULL */
+  struct expr *prefer;       /* over the key, or NULL */
 };
 
 /* Whether the kernel states how it maps to tables of this kind. */

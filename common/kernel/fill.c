@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "common/space/expr.h"
+
 const char *const dtype_names[] = {
 #define X(name, enumerator, size, c_type) name,
     DTYPES(X) NULL
@@ -30,6 +32,7 @@ bool dtype_parse(const char *name, enum dtype *ret_dtype) {
   return false;
 }
 
+#define SKEW_MAX 8
 #define EXACT_INTEGER_MAX ((int64_t)1 << 53) /* doubles above it skip integers */
 
 /* The integers that a buffer of each type can be filled with. */
@@ -65,18 +68,16 @@ static const struct {
              {"index", FILL_INDEX}};
 
 /* Fills that are objects of one member, by what its value is. */
-enum shape { SHAPE_RANGE, SHAPE_PAIR, SHAPE_COUNT, SHAPE_NUMBER, SHAPE_DIGEST };
+enum shape { SHAPE_RANGE, SHAPE_PAIR, SHAPE_COUNT, SHAPE_NUMBER, SHAPE_ROUTED, SHAPE_DIGEST };
 static const struct object {
   const char *name;
   enum fill_kind kind;
   enum shape shape;
-} objects[] = {{"uniform", FILL_UNIFORM, SHAPE_RANGE},
-               {"integers", FILL_INTEGERS, SHAPE_RANGE},
-               {"sorted", FILL_SORTED, SHAPE_RANGE},
-               {"ramp", FILL_RAMP, SHAPE_PAIR},
-               {"permutation", FILL_PERMUTATION, SHAPE_COUNT},
-               {"constant", FILL_CONSTANT, SHAPE_NUMBER},
-               {"blob", FILL_BLOB, SHAPE_DIGEST}};
+} objects[] = {
+    {"uniform", FILL_UNIFORM, SHAPE_RANGE},         {"integers", FILL_INTEGERS, SHAPE_RANGE},
+    {"sorted", FILL_SORTED, SHAPE_RANGE},           {"ramp", FILL_RAMP, SHAPE_PAIR},
+    {"permutation", FILL_PERMUTATION, SHAPE_COUNT}, {"constant", FILL_CONSTANT, SHAPE_NUMBER},
+    {"routed", FILL_ROUTED, SHAPE_ROUTED},          {"blob", FILL_BLOB, SHAPE_DIGEST}};
 
 static bool is_exact_integer(const json_t *json) {
   return json_is_integer(json) && json_integer_value(json) >= -EXACT_INTEGER_MAX &&
@@ -103,6 +104,36 @@ static bool range_read(const json_t *range, const struct object *object, struct 
                    object->name);
 }
 
+static bool expression_check(const char *text, struct error *error) {
+  cleanup_expr struct expr *expr = NULL;
+  return expr_parse(text, &expr, error);
+}
+
+static const char *const what_names[] = {
+    [ROUTED_TOKENS] = "tokens", [ROUTED_EXPERTS] = "experts", [ROUTED_COUNT] = "count", NULL};
+#define EXPRESSION(member, flags)                                                                  \
+  RECORD_FIELD(TEXT, struct routed, member, FIELD_OR_INTEGER | (flags), .check = expression_check)
+PRIVATE_RECORD(routed, struct routed,
+               RECORD_FIELD(ENUM, struct routed, what, FIELD_REQUIRED, .names = what_names),
+               EXPRESSION(tokens, FIELD_REQUIRED), EXPRESSION(top_k, FIELD_REQUIRED),
+               EXPRESSION(experts, FIELD_REQUIRED), EXPRESSION(block, FIELD_REQUIRED),
+               EXPRESSION(by_row, FIELD_NOT_NULL),
+               RECORD_FIELD(NUMBER, struct routed, skew, FIELD_NOT_NULL, .most_number = SKEW_MAX));
+
+static bool routed_read(const json_t *value, struct routed *ret_routed, struct error *error) {
+  struct routed routed;
+  record_init(&routed_record, &routed);
+  if (!record_read(&routed_record, value, "", &routed, error)) {
+    record_release(&routed_record, &routed);
+    return false;
+  }
+  routed.skew = isnan(routed.skew) ? 0 : routed.skew;
+  *ret_routed = routed;
+  return true;
+}
+
+static void fill_release(void *at) { record_release(&routed_record, &((struct fill *)at)->routed); }
+
 static bool object_read(const json_t *value, const struct object *object, struct fill *fill,
                         struct error *error) {
   switch (object->shape) {
@@ -119,6 +150,9 @@ static bool object_read(const json_t *value, const struct object *object, struct
     fill->low = json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
     return json_is_number(value) || json_is_boolean(value) ||
            error_set(error, "\"%s\" must be a number, true or false", object->name);
+
+  case SHAPE_ROUTED:
+    return routed_read(value, &fill->routed, error);
 
   case SHAPE_DIGEST:
     return (json_is_string(value) && digest_parse(json_string_value(value), &fill->blob)) ||
@@ -158,8 +192,8 @@ static bool fill_read(const json_t *value, void *to, struct error *error) {
 
   return error_set(error,
                    "a fill must be {\"uniform\": [low, high]}, {\"integers\": [low, high]}, "
-                   "{\"sorted\": [low, high]}, {\"ramp\": [start, step]}, {\"permutation\": n} or "
-                   "{\"constant\": value}");
+                   "{\"sorted\": [low, high]}, {\"ramp\": [start, step]}, {\"permutation\": n}, "
+                   "{\"constant\": value} or {\"routed\": {…}}");
 }
 
 #define ARRAY_OF(type) "{\"type\": \"array\", \"items\": {\"type\": \"" type "\"}}"
@@ -173,8 +207,10 @@ const struct field_custom fill_custom = {
               "\"additionalProperties\": false, \"properties\": {"
               "\"uniform\": " NUMBERS ", \"integers\": " INTEGERS ", \"sorted\": " INTEGERS ", "
               "\"ramp\": " NUMBERS ", \"permutation\": {\"type\": \"integer\"}, "
-              "\"constant\": {\"type\": [\"number\", \"boolean\"]}}}]}",
+              "\"constant\": {\"type\": [\"number\", \"boolean\"]}, "
+              "\"routed\": {\"type\": \"object\"}}}]}",
     .read = fill_read,
+    .release = fill_release,
 };
 /* clang-format on */
 
@@ -256,6 +292,11 @@ bool fill_fits(const struct fill *fill, enum dtype dtype, struct error *error) {
   case FILL_CONSTANT:
     fits = is_float || (is_whole(fill->low) && fill->low >= min && fill->low <= max);
     break;
+
+  case FILL_ROUTED:
+    return dtype == DTYPE_INT32 || dtype == DTYPE_INT64 ||
+           error_at(error, "/fill/routed", "a buffer of %s cannot hold routed tokens: use int32",
+                    type);
 
   case FILL_ZEROS:
   case FILL_INDEX:

@@ -8,12 +8,28 @@
  *   {"ramp": [start, step]}      start + i * step; the type's ends where that is beyond them
  *   {"permutation": n}           0 to n - 1, each once, shuffled; every n elements another time
  *   {"constant": value}          a number, true or false
+ *   {"routed": {…}}              which tokens go to which experts: of manifests only, see below
  *   {"blob": "sha256:…"}         these bytes, of the buffer's size: of cases only (case.h)
  * Integers are from -2^53 to 2^53 and such that the type holds them. Types that are no floats need
  * integers, so not "normal" and "uniform". The data are the same on every machine
  * (agent/measure/reference.h).
  *
- * Memory: a fill borrows the bytes of its blob. Threads: pure functions. */
+ * A routed fill is one of the three arguments that a fused mixture of experts takes from
+ * moe_align_block_size (vLLM, SGLang):
+ *   {"what": "tokens",    sorted token ids; or "experts", of each block; or "count", of ids in use
+ *    "tokens": "M", "top_k": 2, "experts": "E", "block": "BLOCK_SIZE_M",
+ *    "by_row": "M * top_k * 4 <= E",    optional: each row has a block to itself, in order
+ *    "skew": 1.0}                       optional: 0 (uniform) to 8
+ * Each token goes to top_k different experts, which makes tokens * top_k rows; row token * top_k +
+ * j is its j-th. The ids are the rows by expert, rising within one; those of an expert are padded
+ * to a multiple of `block` by the number of rows, which is no id. Blocks behind the last one have
+ * the expert -1, ids there the padding. The expert of rank k (from 1) is drawn with a weight of
+ * k^-skew; which expert has which rank is random. Arguments of one kernel that state the same
+ * numbers describe the same routing. All members but "what" and "skew" are expressions over the key
+ * and the argument's "segments" (common/kernel/segments.h). Routing as it was recorded is a blob.
+ *
+ * Memory: a fill owns its expressions and borrows the bytes of its blob. Threads: pure functions.
+ */
 #ifndef WAVETUNE_COMMON_KERNEL_FILL_H
 #define WAVETUNE_COMMON_KERNEL_FILL_H
 
@@ -64,8 +80,27 @@ enum fill_kind {
   FILL_RAMP,
   FILL_PERMUTATION,
   FILL_CONSTANT,
+  FILL_ROUTED,
   FILL_BLOB
 };
+
+enum routed_what { ROUTED_TOKENS, ROUTED_EXPERTS, ROUTED_COUNT };
+struct routed { /* expressions, as the manifest states them */
+  enum routed_what what;
+  char *tokens, *top_k, *experts, *block;
+  char *by_row; /* or NULL */
+  double skew;
+};
+/* The same with the numbers of a key and a segment. */
+#define ROUTED_EXPERTS_MAX 65536
+#define ROUTED_TOP_K_MAX 1024
+struct routing {
+  enum routed_what what;
+  int64_t tokens, top_k, experts, block;
+  bool by_row;
+  double skew;
+};
+
 struct fill {
   enum fill_kind kind;
   bool is_stated;   /* the manifest has one */
@@ -73,6 +108,7 @@ struct fill {
   double scale;     /* of FILL_NORMAL: the deviation; 0: 1 */
   struct digest blob;
   const char *bytes; /* of the blob; NULL until it was read */
+  struct routed routed;
 };
 
 /* The member "fill" of another record, a struct fill. */

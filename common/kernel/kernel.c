@@ -119,6 +119,9 @@ PRIVATE_RECORD(
                  .about = "of a buffer"),
     RECORD_FIELD(CUSTOM, struct argument, fill, FIELD_NOT_NULL | FIELD_REQUEST,
                  .custom = &fill_custom, .about = "of a buffer that is read"),
+    RECORD_FIELD(TEXT, struct argument, segments, FIELD_NOT_NULL,
+                 .about = "of a buffer that is only read: the member of the config on which its "
+                          "shape and its fill depend"),
     EXPRESSION(struct argument, value, .about = "of a scalar: an expression"),
     RECORD_FIELD(ENUM, struct argument, kind, FIELD_NOT_NULL, .names = kind_names,
                  .about = "of a captured kernel, in place of shape, access, fill and value"));
@@ -223,6 +226,8 @@ static bool captured_argument_settle(struct argument *argument, struct error *er
     return error_at(error, "/fill", "\"fill\" %s", what);
   if (argument->value)
     return error_at(error, "/value", "\"value\" %s", what);
+  if (argument->segments)
+    return error_at(error, "/segments", "\"segments\" %s", what);
 
   argument->is_buffer = argument->kind == KIND_BUFFER;
   argument->access = argument->is_buffer ? ACCESS_READWRITE : ACCESS_READ;
@@ -244,6 +249,10 @@ static bool argument_settle(struct argument *argument, struct error *error) {
                       "a scalar has no \"access\"; give it a \"shape\" to make it a buffer");
 
     argument->access = ACCESS_READ;
+    if (argument->segments)
+      return error_at(
+          error, "/segments",
+          "a scalar has no \"segments\": its value may read every member of the config");
     return !fill->is_stated ||
            error_at(error, "/fill",
                     "a scalar has no \"fill\"; give it a \"shape\" to make it a buffer");
@@ -254,6 +263,9 @@ static bool argument_settle(struct argument *argument, struct error *error) {
                     "a buffer has no \"value\"; take out its \"shape\" to make it a scalar");
   if ((int)argument->access < 0)
     return member_is_missing("/access", error);
+  if (argument->segments && argument->access != ACCESS_READ)
+    return error_at(error, "/segments",
+                    "a buffer that is written has no segments: all configs must write the same");
   if (argument->access == ACCESS_WRITE) {
     argument->fill.kind = FILL_ZEROS;
     return !fill->is_stated ||
@@ -522,6 +534,13 @@ bool kernel_accepts(const struct kernel *kernel, const struct key *key, const st
       return false;
     names.names[n++] = space->parameters[i].name;
   }
+
+  array_foreach (argument, kernel->arguments, kernel->n_arguments)
+    if (argument->segments && space_parameter(space, argument->segments) == space->n_parameters)
+      return error_at(error, "/kernel",
+                      "argument \"%s\" of kernel \"%s\" has a segment for each value of \"%.64s\", "
+                      "which is no parameter of the space",
+                      argument->name, kernel->name, argument->segments);
 
   for (size_t i = 0; i < LAUNCH_FACTS; i++)
     names.names[n++] = fact_names[i];

@@ -30,15 +30,17 @@
  * name, a key and exports. It can have winners, but no jobs and no builds; `entry` is NULL.
  *
  * An argument with a shape is a buffer (extents in elements, row-major), one with a value a scalar.
- * Access is read, write or readwrite. A buffer that is read has a fill (common/kernel/fill.h). The
- * kernel's C prototype follows from the arguments: buffers
- * are pointers (const when only read), scalars values. The reference is C: for each output a
- * function `double f(int64_t index, <the kernel's arguments>)` that computes element `index` of
- * that output in double precision; readwrite buffers hold their values from before the call.
- * `samples` is the number of elements of each output for which the reference is computed (0: all);
- * the first and last 64 are always among them. All others are compared with the baseline's output
- * (agent/measure/problem.h). Every element must have been written, and may be NaN only where the
- * reference is.
+ * Access is read, write or readwrite. A buffer that is read has a fill (common/kernel/fill.h); one
+ * that is only read may name a member of the config in "segments", over which its shape and its
+ * fill are expressions too (common/kernel/segments.h). The kernel's C prototype follows from the
+ * arguments: buffers are pointers (const when only read), scalars values. The reference is C: for
+ * each output a function `double f(int64_t index, <the kernel's arguments>)` that computes element
+ * `index` of that output in double precision; readwrite buffers hold their values from before the
+ * call. The defines and the members that "segments" name are macros in it, with the baseline's
+ * values. `samples` is the number of elements of each output for which the reference is computed
+ * (0: all); the first and last 64 are always among them. All others are compared with the
+ * baseline's output (agent/measure/problem.h). Every element must have been written, and may be NaN
+ * only where the reference is.
  *
  * An expression is a string or an integer. Optional: fill ("normal" when absent; buffers
  * that hold no floats must state one of the others), defines, shared_bytes, rtol (1e-5), atol
@@ -70,6 +72,7 @@ struct argument {
   RECORD_ARRAY(char *, n_dimensions, shape); /* of a buffer: expressions */
   enum access access;
   struct fill fill;
+  char *segments;               /* of a buffer: a member of the config, or NULL */
   const struct argument *alias; /* of a case: the argument whose buffer it is passed; NULL: none */
   int64_t before, after; /* of a case: elements of its buffer around those that it is passed */
   int64_t row; /* of a case: of a buffer of partial sums, the elements of a row; 0: it is none */
@@ -168,7 +171,8 @@ must_check bool kernel_space_is_plain(const struct kernel *kernel, const struct 
 must_check bool facts_scope_add(const struct space_facts *facts, struct scope *scope,
                                 struct error *error);
 
-/* The number of elements of a buffer, at most 2^40. */
+/* The number of elements of a buffer, at most 2^40; of one with segments, `scope` has the member.
+ */
 must_check bool argument_elements(const struct argument *argument, const struct scope *scope,
                                   int64_t *ret_elements, struct error *error);
 
@@ -183,13 +187,14 @@ struct launch_facts {
   int64_t cus, warp_size;
 };
 
-/* Whether the key gives every buffer its extents; and with a config, whether scalars, defines,
- * block and grid have values that an agent accepts. Both refuse only what every agent refuses:
- * launches are not evaluated where a fact is not known, and a grid that reads the occupancy must
- * have a value for one that a device may have. Pointers are those of a job: the member of the key
- * that the expression reads, "/key" where it reads several, and "/kernel" where it reads none. */
-must_check bool kernel_takes_key(const struct kernel *kernel, const struct launch_facts *facts,
-                                 struct error *error);
+/* Whether the key gives every buffer its extents, in all segments; and with a config, whether
+ * scalars, defines, block and grid have values that an agent accepts. Both refuse only what every
+ * agent refuses: launches are not evaluated where a fact is not known, and a grid that reads the
+ * occupancy must have a value for one that a device may have. Pointers are those of a job: the
+ * member of the key that the expression reads, "/key" where it reads several, and "/kernel" where
+ * it reads none. */
+must_check bool kernel_takes_key(const struct kernel *kernel, const struct space *space,
+                                 const struct launch_facts *facts, struct error *error);
 must_check bool kernel_takes_config(const struct kernel *kernel, const struct space *space,
                                     uint64_t config, const struct launch_facts *facts,
                                     struct error *error);

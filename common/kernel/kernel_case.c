@@ -67,6 +67,9 @@ static bool buffer_take(struct argument *argument, const struct passed *passed,
     return error_at(error, "/elements", "a buffer must state its number of elements");
   if ((int)passed->access < 0)
     return error_at(error, "/access", "a buffer must state its access");
+  if (passed->fill.kind == FILL_ROUTED)
+    return error_at(error, "/fill/routed",
+                    "a case has the tokens as they were routed, a blob of their bytes");
   argument->access = passed->access == PASSED_READ ? ACCESS_READ : ACCESS_READWRITE;
   argument->fill = passed->fill;
   bool is_computed = argument->reference_entry != NULL;

@@ -144,6 +144,34 @@ static bool take_file(struct kernel_folder *folder, const char *directory, const
   return true;
 }
 
+/* Where a version's "arguments" are an object, puts the folder's in their place, with what the
+ * object changes by name; null takes an argument out. */
+static bool arguments_change(const json_t *document, json_t *manifest, struct error *error) {
+  const json_t *shared = json_object_get(document, "arguments");
+  json_t *changes = json_object_get(manifest, "arguments"), *argument;
+  cleanup_json json_t *changed = json_array();
+  size_t i, n_known = 0;
+  if (!json_is_object(changes))
+    return true;
+
+  json_array_foreach (shared, i, argument) {
+    json_t *change = json_object_get(changes, json_text(argument, "name"));
+    n_known += change != NULL;
+    if (json_is_null(change))
+      continue;
+    cleanup_json json_t *copy = json_copy(argument);
+    if (change && (!json_is_object(change) || json_object_update(copy, change) < 0))
+      return error_at(error, POINTER_MEMBER("/arguments", json_text(argument, "name")),
+                      "a change of an argument is an object of its members, or null");
+    json_push(changed, json_incref(copy));
+  }
+
+  json_put(manifest, "arguments", TAKE(changed));
+  return n_known == json_object_size(changes) ||
+         error_at(error, "/arguments",
+                  "it changes an argument that the folder's \"arguments\" do not have");
+}
+
 /* Of an entry: keeps its function's module, and gives the manifest one source without bytes. */
 static bool take_module(struct kernel_folder *folder, json_t *manifest, struct error *error) {
   static const char *const members[] = {"module", NULL};
@@ -177,6 +205,8 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
   size_t i;
 
   ALWAYS(manifest && json_object_update(manifest, version->json) == 0);
+  if (!arguments_change(document, manifest, error))
+    return false;
   json_object_del(manifest, "versions");
   json_object_del(manifest, "space");
   if (!json_get_string(document, "", "name", JSON_REQUIRED, &folder_name, error) ||
@@ -272,6 +302,20 @@ bool kernel_folder_describe(const char *place, struct kernel_folder **ret_folder
     return error_in_file(error, directory, space_path);
 
   *ret_folder = TAKE(folder);
+  return true;
+}
+
+bool kernel_folder_take_space(struct kernel_folder *folder, const char *path, struct error *error) {
+  cleanup_json json_t *json = NULL;
+  struct space *space;
+  if (!path)
+    return true;
+  if (!json_parse_file(path, FILE_SIZE_MAX, &json, error))
+    return false;
+  if (!space_parse(json, &space, error))
+    return error_prefix(error, "%s: ", path);
+  space_free(folder->space);
+  folder->space = space;
   return true;
 }
 

@@ -9,9 +9,10 @@
  * The manifest of a version is flat (common/kernel/kernel.h): the shared members and the version's,
  * its name "softmax/fused", paths replaced by {path, digest}. "space" defaults to "space.json". A
  * folder with one version needs no version name. arguments, defines, launch, reference, flops,
- * bytes, exports and cases may be in a version too, and replace the shared one then. "sources" are
- * the compiled file, then every file that it includes. A file has at most 1 MiB and is inside DIR,
- * also after links are followed.
+ * bytes, exports and cases may be in a version too, and replace the shared one then; "arguments"
+ * may also be an object of changes by name: {"x": {"dtype": "float16"}, "scale": null}. "sources"
+ * are the compiled file, then every file that it includes. A file has at most 1 MiB and is inside
+ * DIR, also after links are followed.
  *
  * A version of an entry (kernels/tables/README.md) has a function of an installed Python package:
  *   "from": {"module": "package.module"}       in place of "sources"
@@ -47,6 +48,9 @@ must_check bool kernel_folder_load(const char *place, struct kernel_folder **ret
 /* The same, also of an entry, which kernel_folder_load() refuses with what to do. */
 must_check bool kernel_folder_describe(const char *place, struct kernel_folder **ret_folder,
                                        struct error *error);
+/* Takes the space of a file in place of the folder's; `path` may be NULL. */
+must_check bool kernel_folder_take_space(struct kernel_folder *folder, const char *path,
+                                         struct error *error);
 void kernel_folder_free(struct kernel_folder *folder);
 DEFINE_CLEANUP(struct kernel_folder *, cleanup_kernel_folder_free, kernel_folder_free)
 #define cleanup_kernel_folder cleanup_by(cleanup_kernel_folder_free)

@@ -1,5 +1,5 @@
 /* A manifest's expressions with the values of a key and of a config. */
-#include "common/kernel/kernel.h"
+#include "common/kernel/segments.h"
 
 #define ELEMENTS_MAX ((int64_t)1 << 40)
 #define OCCUPANCY_MAX 64 /* more workgroups than a compute unit of any target holds */
@@ -79,28 +79,24 @@ static bool expression_error(const char *text, const struct scope *scope, const 
   return error_prefix(error, "the kernel cannot be launched with this key: ");
 }
 
-bool kernel_takes_key(const struct kernel *kernel, const struct launch_facts *facts,
-                      struct error *error) {
+bool kernel_takes_key(const struct kernel *kernel, const struct space *space,
+                      const struct launch_facts *facts, struct error *error) {
   struct scope scope = {0};
   if (kernel->is_captured) /* a build's case states what is passed */
     return true;
   if (!facts_scope_add(&facts->facts, &scope, error))
     return false;
 
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    const struct argument *argument = &kernel->arguments[i];
-    int64_t elements, extent;
-    if (!argument->is_buffer || argument_elements(argument, &scope, &elements, error))
+  array_foreach (argument, kernel->arguments, kernel->n_arguments) {
+    cleanup_segments struct segments segments = {0};
+    const char *text;
+    if (!argument->is_buffer ||
+        segments_find(argument, space, &facts->facts, &segments, &text, error))
       continue;
-
-    /* The extent that is at fault; where each is good, there are too many elements. */
-    size_t bad = 0;
-    struct error of_extent;
-    while (bad < argument->n_dimensions &&
-           expr_int_in_scope(argument->shape[bad], &scope, 1, ELEMENTS_MAX, &extent, &of_extent))
-      bad++;
-    return expression_error(argument->shape[bad < argument->n_dimensions ? bad : 0], &scope,
-                            facts->facts.key, error);
+    struct error ignored;
+    if (argument->segments)
+      ALWAYS(scope_add(&scope, argument->segments, value_none(), &ignored));
+    return expression_error(text, &scope, facts->facts.key, error);
   }
   return true;
 }

@@ -51,6 +51,8 @@
   {.name = "regime", .type = OPTION_TEXT, .argument = REGIME_ALTERNATIVES, \
    .default_text = REGIME_IMPLIED_NAME, \
    .help = "whether calls find their operands in the caches (warm) or never do (cold)"}
+#define OPTION_SPACE \
+  CLI_TEXT("space", "FILE", "a space, as JSON, in place of the kernel folder's")
 #define OPTION_PATIENCE \
   CLI_INTEGER("patience", "SECONDS", "60", 0, 86400, \
               "how long to keep following jobs while the server does not answer")

@@ -1,10 +1,12 @@
-/* Keys: from JSON and from the command line, and back. */
+/* Keys: from JSON and from the command line, and back; lists of them. */
 #include "common/space/key.h"
 
 #include <errno.h>
 #include <math.h>
 
-#include "common/base/error.h"
+#include "common/base/file.h"
+
+#define KEYS_FILE_MAX ((size_t)64 << 20)
 
 void key_release(struct key *key) {
   for (size_t i = 0; i < key->n; i++) {
@@ -178,8 +180,96 @@ static size_t trimmed_length(const char *text, size_t length) {
   return length;
 }
 
-/* Reads the value at *at up to the comma or the end. A string in *ret is owned by the caller. */
-static bool value_text_read(const char **at, struct value *ret, struct error *error) {
+/* A member of a text with its values, each once, and all members of a text. */
+struct member {
+  char *name;
+  size_t n;
+  struct value *values; /* strings owned by the member */
+};
+struct members {
+  size_t n;
+  struct member all[KEY_MEMBERS_MAX];
+};
+
+static void value_discard(struct value value) {
+  if (value.type == VALUE_STRING)
+    free((char *)value.string);
+}
+
+static void members_release(struct members *members) {
+  array_foreach (member, members->all, members->n) {
+    array_foreach (value, member->values, member->n)
+      value_discard(*value);
+    free(member->values);
+    free(member->name);
+  }
+}
+
+/* Takes over the string of `value`. */
+static bool member_value_add(struct member *member, struct value value, struct error *error) {
+  size_t i = 0;
+  while (i < member->n && !value_equal(member->values[i], value))
+    i++;
+  if (i < member->n || member->n == KEY_TEXT_MAX)
+    value_discard(value);
+  if (i < member->n)
+    return true;
+  if (member->n == KEY_TEXT_MAX)
+    return error_set(error,
+                     "more than %d values; 1..4096*2 are the powers of two, 64..4096+64 every 64th",
+                     KEY_TEXT_MAX);
+  *APPEND(member->values, member->n) = value;
+  return true;
+}
+
+/* Whether an unquoted text is meant as a range: it begins as in "1..16". */
+static bool is_range(const char *text) {
+  text += *text == '-' || *text == '+';
+  size_t digits = strspn(text, "0123456789");
+  return digits > 0 && string_starts(text + digits, "..");
+}
+
+/* Adds the integers of "1..4096", "1..4096*2" or "64..4096+64". */
+static bool member_range_add(struct member *member, const char *text, struct error *error) {
+  char *end, operation = '+';
+  errno = 0;
+  int64_t number = strtoll(text, &end, 10), step = 1;
+  const char *at = end + 2;
+  int64_t last = strtoll(at, &end, 10);
+  bool is_read = end != at;
+  if (*end == '*' || *end == '+') {
+    operation = *end;
+    at = end + 1;
+    step = strtoll(at, &end, 10);
+    is_read &= end != at;
+  }
+
+  if (!is_read || *end || errno)
+    return error_set(error,
+                     "\"%s\" is not a range like 1..4096*2 or 64..4096+64; quote it to make it a "
+                     "string",
+                     NAME_CUT(text));
+  if (number > last)
+    return error_set(error, "the range %s is empty: it runs upwards", NAME_CUT(text));
+  if (operation == '*' ? number < 1 || step < 2 : step < 1)
+    return error_set(
+        error,
+        "the range %s does not end: it multiplies by 2 or more from 1 or more, or adds "
+        "1 or more",
+        NAME_CUT(text));
+
+  bool is_over = false;
+  while (!is_over && number <= last) {
+    if (!member_value_add(member, value_int(number), error))
+      return false;
+    is_over = operation == '*' ? __builtin_mul_overflow(number, step, &number)
+                               : __builtin_add_overflow(number, step, &number);
+  }
+  return true;
+}
+
+/* Adds the value or range at *at up to the comma or the end. */
+static bool member_values_read(struct member *member, const char **at, struct error *error) {
   *at = skip_blanks(*at);
   if (**at == '\'' || **at == '"') {
     cleanup_free char *string = NULL;
@@ -189,40 +279,44 @@ static bool value_text_read(const char **at, struct value *ret, struct error *er
     *at = skip_blanks(*at + length);
     if (**at && **at != ',')
       return error_set(error, "text follows the closing quote; separate members with commas");
-    *ret = value_string(TAKE(string));
-    return true;
+    return member_value_add(member, value_string(TAKE(string)), error);
   }
 
   size_t length = strcspn(*at, ",");
   cleanup_free char *text = xstrndup(*at, trimmed_length(*at, length));
+  struct value value;
   if (!*text)
     return error_set(error, "the value is missing; an empty string is written ''");
-
   *at += length;
-  return value_read(text, ret, error);
+  return is_range(text) ? member_range_add(member, text, error)
+                        : value_read(text, &value, error) && member_value_add(member, value, error);
 }
 
-bool key_parse_text(const char *text, const char *const *names, size_t n_names, struct key *ret_key,
-                    struct error *error) {
-  cleanup_key struct key key = {0};
+/* Reads NAME=VALUE,…; what has no name is a further value of the member before it. */
+static bool members_read(const char *text, struct members *members, struct error *error) {
   if (!json_can_hold(text))
     return error_set(error, "the key is not UTF-8");
 
   for (const char *at = skip_blanks(text); *at;) {
     size_t length = strcspn(at, "=,");
-    if (at[length] != '=' || length == 0)
+    bool has_name = at[length] == '=' && *at != '\'' && *at != '"';
+    if (has_name ? length == 0 : members->n == 0)
       return error_set(error, "expected NAME=VALUE at \"%s\"", NAME_CUT_OF(at, length));
-    cleanup_free char *name = xstrndup(at, trimmed_length(at, length));
-    const char *shown = NAME_CUT(name);
-    if (name_index(name, (const char *const *)key.names, key.n) < key.n)
-      return error_set(error, "the key has \"%s\" twice", shown);
 
-    struct value value;
-    at += length + 1;
-    if (!value_text_read(&at, &value, error))
-      return error_prefix(error, "%s: ", shown);
-    if (!member_add(&key, name, value, error))
-      return false;
+    if (has_name) {
+      cleanup_free char *name = xstrndup(at, trimmed_length(at, length));
+      array_foreach (before, members->all, members->n)
+        if (string_equal(before->name, name))
+          return error_set(error, "the key has \"%s\" twice", NAME_CUT(name));
+      if (members->n == KEY_MEMBERS_MAX)
+        return key_is_too_large(error);
+      members->all[members->n++] = (struct member){.name = TAKE(name)};
+      at += length + 1;
+    }
+
+    struct member *member = &members->all[members->n - 1];
+    if (!member_values_read(member, &at, error))
+      return error_prefix(error, "%s: ", NAME_CUT(member->name));
     if (*at == ',') {
       at = skip_blanks(at + 1);
       if (!*at)
@@ -230,7 +324,149 @@ bool key_parse_text(const char *text, const char *const *names, size_t n_names, 
     }
   }
 
-  return key_arrange(&key, names, n_names, ret_key, error);
+  return true;
+}
+
+void key_list_release(struct key_list *list) {
+  array_foreach (key, list->keys, list->n)
+    key_release(key);
+  free(list->keys);
+  json_decref(list->seen);
+  *list = (struct key_list){0};
+}
+
+/* Takes over the key. */
+static bool key_list_take(struct key_list *list, struct key *key, struct error *error) {
+  cleanup_key struct key taken = *key;
+  struct digest digest = key_digest(key);
+  *key = (struct key){0};
+  if (!list->seen)
+    list->seen = json_object();
+  if (!set_add(list->seen, DIGEST_TEXT(&digest)))
+    return true;
+  if (list->n == KEY_LIST_MAX)
+    return error_set(error, "more than %d keys; split them", KEY_LIST_MAX);
+  *APPEND(list->keys, list->n) = taken;
+  taken = (struct key){0};
+  return true;
+}
+
+/* Adds all combinations of the members' values. */
+static bool key_list_add_members(struct key_list *list, const struct members *members,
+                                 const char *const *names, size_t n_names, struct error *error) {
+  double n = 1;
+  array_foreach (member, members->all, members->n)
+    n *= (double)member->n;
+  if (n > KEY_TEXT_MAX)
+    return error_set(error,
+                     "its ranges and lists name %.0f keys, and at most %d are taken at once; "
+                     "1..4096*2 are the powers of two",
+                     n, KEY_TEXT_MAX);
+
+  for (size_t i = 0; i < (size_t)n; i++) {
+    size_t places[KEY_MEMBERS_MAX], rest = i;
+    for (size_t j = members->n; j-- > 0; rest /= members->all[j].n)
+      places[j] = rest % members->all[j].n;
+
+    cleanup_key struct key key = {0}, arranged = {0};
+    for (size_t j = 0; j < members->n; j++) {
+      struct value value = members->all[j].values[places[j]];
+      if (value.type == VALUE_STRING)
+        value.string = xstrdup(value.string);
+      if (!member_add(&key, members->all[j].name, value, error))
+        return false;
+    }
+    if (!key_arrange(&key, names, n_names, &arranged, error) ||
+        !key_list_take(list, &arranged, error))
+      return false;
+  }
+  return true;
+}
+
+json_t *key_list_to_json(const struct key_list *list) {
+  json_t *json = json_array();
+  array_foreach (key, list->keys, list->n)
+    json_push(json, key_to_json(key));
+  return json;
+}
+
+bool key_list_add_json(struct key_list *list, const json_t *json, const char *const *names,
+                       size_t n_names, struct error *error) {
+  cleanup_key struct key key = {0};
+  return key_parse(json, names, n_names, &key, error) && key_list_take(list, &key, error);
+}
+
+bool key_list_add(struct key_list *list, const char *text, const char *const *names, size_t n_names,
+                  struct error *error) {
+  cleanup_by(members_release) struct members members = {0};
+  cleanup_json json_t *json = NULL;
+  if (*skip_blanks(text) == '{')
+    return json_parse(text, strlen(text), &json, error) &&
+           key_list_add_json(list, json, names, n_names, error);
+  return members_read(text, &members, error) &&
+         key_list_add_members(list, &members, names, n_names, error);
+}
+
+bool key_parse_text(const char *text, const char *const *names, size_t n_names, struct key *ret_key,
+                    struct error *error) {
+  cleanup_by(members_release) struct members members = {0};
+  cleanup_key_list struct key_list list = {0};
+  if (!members_read(text, &members, error) ||
+      !key_list_add_members(&list, &members, names, n_names, error))
+    return false;
+  if (list.n > 1)
+    return error_set(error, "it names %zu keys, and one is wanted here", list.n);
+  *ret_key = list.keys[0];
+  list.n = 0;
+  return true;
+}
+
+/* The line without its comment and the blanks at its ends. A `#` within quotes does not begin a
+ * comment. */
+static char *line_trim(char *line) {
+  char quote = '\0';
+  for (char *at = line; *at; at++) {
+    if (quote && *at == '\\' && at[1])
+      at++;
+    else if (quote)
+      quote = *at == quote ? '\0' : quote;
+    else if (*at == '\'' || *at == '"')
+      quote = *at;
+    else if (*at == '#')
+      *at-- = '\0';
+  }
+
+  line += strspn(line, " \t\r");
+  size_t length = strlen(line);
+  while (length > 0 && strchr(" \t\r", line[length - 1]))
+    line[--length] = '\0';
+
+  return line;
+}
+
+bool key_list_read(struct key_list *list, const char *path, const char *const *names,
+                   size_t n_names, struct error *error) {
+  bool is_input = string_equal(path, "-");
+  const char *shown = is_input ? "standard input" : path;
+  cleanup_free char *text = NULL;
+  size_t size, number = 0, n_lines = 0;
+  if (is_input ? !fd_read_all(STDIN_FILENO, shown, KEYS_FILE_MAX, &text, &size, error)
+               : !file_read(path, KEYS_FILE_MAX, &text, &size, error))
+    return false;
+  if (strlen(text) < size)
+    return error_set(error, "%s is not a text: it has a NUL", shown);
+
+  char *rest = text;
+  for (char *line; (line = strsep(&rest, "\n"));) {
+    number++;
+    line = line_trim(line);
+    if (*line && !key_list_add(list, line, names, n_names, error))
+      return error_prefix(error, "%s:%zu: ", shown, number);
+    n_lines += *line != '\0';
+  }
+
+  return n_lines > 0 || error_set(error, "%s has no key; write one per line, e.g. %s=…", shown,
+                                  n_names ? names[0] : "NAME");
 }
 
 json_t *key_to_json(const struct key *key) {
@@ -256,8 +492,8 @@ char *key_format(const struct key *key) {
       struct value read = value_none();
       struct error ignored;
       is_quoted = !value_read(string, &read, &ignored) || read.type != VALUE_STRING ||
-                  length == 0 || strpbrk(string, ",'\"\\\n\r\t") || string[0] == ' ' ||
-                  string[length - 1] == ' ';
+                  is_range(string) || length == 0 || strpbrk(string, ",'\"\\\n\r\t") ||
+                  string[0] == ' ' || string[length - 1] == ' ';
       if (read.type == VALUE_STRING)
         free((char *)read.string);
     }
@@ -271,20 +507,7 @@ char *key_format(const struct key *key) {
 
 char *key_format_shell(const struct key *key) {
   cleanup_free char *formatted = key_format(key);
-  if (!strpbrk(formatted, "\"$`\\!"))
-    return xasprintf("\"%s\"", formatted);
-
-  char *text = NULL;
-  size_t size;
-  FILE *out = open_memstream(&text, &size);
-  ALWAYS(out != NULL);
-  putc('\'', out);
-  for (const char *at = formatted; *at; at++)
-    fprintf(out, *at == '\'' ? "'\\%c'" : "%c", *at);
-
-  putc('\'', out);
-  ALWAYS(fclose(out) == 0);
-  return text;
+  return strpbrk(formatted, "\"$`\\!") ? shell_quote(formatted) : xasprintf("\"%s\"", formatted);
 }
 
 struct digest key_digest(const struct key *key) {

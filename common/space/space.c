@@ -386,6 +386,13 @@ bool space_ordinal(const struct space *space, const struct value *values, uint64
   return true;
 }
 
+size_t space_parameter(const struct space *space, const char *name) {
+  size_t i = 0;
+  while (i < space->n_parameters && !string_equal(space->parameters[i].name, name))
+    i++;
+  return i;
+}
+
 json_t *space_config_to_json(const struct space *space, uint64_t ordinal) {
   struct value values[SPACE_PARAMETERS_MAX];
   json_t *json = json_object();

@@ -57,6 +57,9 @@ void space_free(struct space *space);
 DEFINE_CLEANUP(struct space *, cleanup_space_free, space_free)
 #define cleanup_space cleanup_by(cleanup_space_free)
 
+/* The index of the parameter of that name; n_parameters: there is none. */
+size_t space_parameter(const struct space *space, const char *name);
+
 /* Convert both ways in O(parameters × log values); false when the ordinal is out of range or the
  * values are not a point of the space. `values` has n_parameters elements; space_config's are
  * borrowed from the space. Conditions are not evaluated. */

@@ -176,8 +176,9 @@ def _parser() -> argparse.ArgumentParser:
 def _common(parser: argparse.ArgumentParser) -> None:
     add_options(
         parser,
-        ("--key", "NAME=VALUE,…", "a key; may be repeated", _REPEATED),
-        ("--keys", "FILE", "keys as JSON objects, one a line"),
+        ("--key", "NAME=VALUE,…", "a key, or several: 'M=1..4096*2,N=64,128' gives all "
+         "combinations; may be repeated", _REPEATED),
+        ("--keys", "FILE|-", "keys, one a line, as --key or JSON objects"),
         ("--arch", "ARCH", "gfx942, sm_90, … (%(default)s)", {"default": "gfx942"}),
         ("--gpu-name", "NAME", "what conditions of the space read as gpu_name", {"default": ""}),
         _JSON)

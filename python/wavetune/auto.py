@@ -1,8 +1,8 @@
 """`import wavetune.auto`: Triton's autotuners start tuned, those that were made before and those
 that are made later.
 
-Without WAVETUNE_URL, WAVETUNE_CACHE and WAVETUNE_CAPTURE_TO nothing happens, and nothing else is
-imported.
+Without WAVETUNE_URL, WAVETUNE_CACHE, WAVETUNE_TABLES and WAVETUNE_CAPTURE_TO nothing happens, and
+nothing else is imported.
 """
 
 from .entry import is_on

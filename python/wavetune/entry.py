@@ -1,11 +1,12 @@
-"""Entry points of the package: torch.backends and vllm.general_plugins, each of which may be called
-several times, in any process; and the scripts of the wheel that carries programs.
+"""Entry points of the package: torch.backends, vllm.general_plugins and sglang.srt.plugins, each of
+which may be called several times, in any process; and the scripts of the wheel that carries
+programs.
 """
 
 import os
 import sys
 
-VARIABLES = ("WAVETUNE_URL", "WAVETUNE_CACHE", "WAVETUNE_CAPTURE_TO")
+VARIABLES = ("WAVETUNE_URL", "WAVETUNE_CACHE", "WAVETUNE_CAPTURE_TO", "WAVETUNE_TABLES")
 
 
 def is_on() -> bool:
@@ -24,8 +25,19 @@ def torch_backend() -> None:
 
 def vllm_plugin() -> None:
     """vLLM calls this in each of its processes, before it loads a model."""
+    _plugin("vllm")
+
+
+def sglang_plugin() -> None:
+    """SGLang calls this at the beginning of each of its processes."""
+    _plugin("sglang")
+
+
+def _plugin(package: str) -> None:
     if is_on():
         from . import auto  # noqa: F401
+        from ._runtime import plugins
+        plugins.called(package)
 
 
 def client() -> None:

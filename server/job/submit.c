@@ -236,7 +236,7 @@ bool submission_plan(struct submission *submission, uint64_t points_max, struct 
                                       target ? target->warp_size : 0};
   if (!budget_suffices(submission, error) ||
       !poison_allows(&submission->poison, submission->default_config, error) ||
-      !kernel_takes_key(submission->kernel, &launch, error))
+      !kernel_takes_key(submission->kernel, submission->space, &launch, error))
     return false;
 
   bool ok = submission->request.search.wanted

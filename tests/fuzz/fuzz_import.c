@@ -10,8 +10,10 @@
 static const struct {
   char letter;
   const char *name;
-} format_letters[] = {{'C', "choices"},    {'D', "dejavu"}, {'I', "inductor"},  {'J', "json"},
-                      {'S', "sglang-moe"}, {'T', "triton"}, {'U', "tunableop"}, {'V', "vllm-moe"}};
+} format_letters[] = {{'A', "aiter-triton"}, {'C', "choices"},  {'D', "dejavu"},
+                      {'I', "inductor"},     {'J', "json"},     {'S', "sglang-moe"},
+                      {'G', "sglang-w8a8"},  {'T', "triton"},   {'U', "tunableop"},
+                      {'V', "vllm-moe"},     {'W', "vllm-w8a8"}};
 
 /* NULL: the byte is not a letter of a format. */
 static const struct cache_format *format_of(uint8_t letter) {

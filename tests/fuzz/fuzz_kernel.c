@@ -4,6 +4,7 @@
  * captured kernel gives it arguments. */
 #include "common/builds/build.h"
 #include "common/kernel/kernel_case.h"
+#include "common/kernel/segments.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_arguments(const struct kernel *kernel, const struct scope *scope) {
@@ -54,6 +55,25 @@ static void check_build(const struct kernel *kernel, json_t *json, const struct 
     ALWAYS(index < build->n_variants && build_variant(head, key, &again, &error) && again == index);
 }
 
+static void check_segments(const struct kernel *kernel, const struct space *space,
+                           const struct key *key, uint64_t config) {
+  const struct space_facts facts = {key, "a GPU", "gfx942"};
+  array_foreach (argument, kernel->arguments, kernel->n_arguments) {
+    cleanup_segments struct segments segments = {0};
+    struct error error;
+    const char *text;
+    if (!argument->is_buffer || !segments_find(argument, space, &facts, &segments, &text, &error))
+      continue;
+    size_t i = segment_of(argument, &segments, space, config), end = 0;
+    ALWAYS(i < segments.n);
+    array_foreach (segment, segments.all, segments.n) {
+      ALWAYS(segment->elements >= 1 && segment->offset >= end);
+      end = segment->offset + (size_t)segment->elements * dtype_size(argument->dtype);
+    }
+    ALWAYS(end == (size_t)segments.elements * dtype_size(argument->dtype));
+  }
+}
+
 static void check_job(const struct kernel *kernel, const json_t *input) {
   struct error error;
   cleanup_key struct key key = {0};
@@ -74,6 +94,7 @@ static void check_job(const struct kernel *kernel, const json_t *input) {
     return;
 
   check_arguments(kernel, &scope);
+  check_segments(kernel, space, &key, ordinal);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {

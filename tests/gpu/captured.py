@@ -98,7 +98,7 @@ def build_write(folder, kernel, configs, arch, scale):
 
 
 def main(wavetune, arch, folder):
-    for name, scale in (("captured", None), ("planted", 0.088), ("misread", 0.089)):
+    for name, scale in (("captured", None), ("planted", 0.088), ("misread", 1.0)):
         place = Path(folder) / name
         shutil.rmtree(place, ignore_errors=True)
         configs = kernel_write(place / "kernel", name != "captured")

@@ -13,8 +13,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 ENVIRONMENT = {"cuda": "12.8", "triton": "any", "gpu": "Test GPU", "arch": "sm_90", "compute_units": 132, "partition": ""}
 TOKEN = "secret-token"
-MISSED = {"environment", "tag", "regime", "missed"}
+MISSED = {"environment", "tag", "regime", "missed", "items"}
 MISS = {"function", "name", "key", "why"}
+ITEM = {"kernel", "key", "misses"}
 COUNTERS = {"tag", "hits", "misses", "unfit", "failures", "saved_ms"}
 
 
@@ -131,9 +132,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.answer(204 if COUNTERS.issuperset(report) else 422)
         elif segments == ["v1", "demand"]:
             report = json.loads(body)
-            known = MISSED.issuperset(report) and all(set(one) - {"tuning_ms"} == MISS for one in report["missed"])
+            known = MISSED.issuperset(report) and all(set(one) - {"tuning_ms"} == MISS for one in report.get("missed", ())) and \
+                all(set(one) == ITEM for one in report.get("items", ()))
             if known:
-                server.missed.append(report)
+                server.missed.append({"missed": [], **report})
             self.answer(202 if known else 422, b"{}")
         elif segments[:3] == ["v1", "remote", "triton"] and "image" in query:
             self._remote((query["image"][0], *segments[3:]), body)

@@ -8,7 +8,7 @@ import pytest
 from conftest import TRITON, edit, program, read, refusal, run
 
 from wavetune._errors import PackError
-from wavetune._pack.folder import check_fills
+from wavetune._pack.folder import check_fills, check_segments, load_kernel
 from wavetune._pack.signature import parse_signature
 
 HEAD = "import triton\nimport triton.language as tl\nimport triton_dejavu\n\n"
@@ -208,6 +208,57 @@ def test_fills_are_taken_and_refused_as_by_the_c_programs(add_folder, buffer, is
         return
     with pytest.raises(PackError, match="argument x_ptr "):
         check_fills([own])
+
+
+ROUTED = {"what": "tokens", "tokens": "n", "top_k": 2, "experts": 4, "block": "BLOCK_SIZE"}
+IDS = {"name": "x_ptr", "dtype": "int32", "shape": ["n * BLOCK_SIZE"], "access": "read", "segments": "BLOCK_SIZE",
+       "fill": {"routed": ROUTED}}
+
+
+@pytest.mark.one_triton
+@pytest.mark.parametrize("change, is_taken", [
+    ({}, True), ({"fill": "index"}, True), ({"dtype": "int64"}, True), ({"dtype": "int16"}, False), ({"access": "readwrite"}, False),
+    ({"fill": {"routed": {**ROUTED, "skew": 1.5, "by_row": "n < 9"}}}, True), ({"fill": {"routed": {**ROUTED, "skew": 9}}}, False),
+    ({"fill": {"routed": {**ROUTED, "what": "ids"}}}, False), ({"fill": {"routed": {**ROUTED, "seed": 1}}}, False),
+    ({"fill": {"routed": {"what": "count"}}}, False), ({"fill": {"routed": {**ROUTED, "block": 1.5}}}, False)])
+def test_routed_buffers_are_taken_and_refused_as_by_the_c_programs(add_folder, change, is_taken):
+    own = {**IDS, **change}
+    edit(add_folder, "kernel.json", lambda kernel: kernel["arguments"].__setitem__(0, own))
+    done = subprocess.run([program("wavetune"), "kernel", "hash", add_folder], capture_output=True, text=True)
+    assert (done.returncode == 0) == is_taken, done.stderr
+    try:
+        check_fills([own])
+        check_segments(load_kernel(str(add_folder)))
+    except PackError as error:
+        assert not is_taken and "argument x_ptr " in str(error)
+    else:
+        assert is_taken
+
+
+@pytest.mark.one_triton
+@pytest.mark.parametrize("change, reason", [
+    ({"segments": "WIDTH"}, "a segment for each value of WIDTH, which is no parameter"),
+    ({"segments": None}, "reads BLOCK_SIZE, a member of the config; state \"segments\": \"BLOCK_SIZE\""),
+    ({"shape": None, "value": 1}, "x_ptr is a scalar, which has no segments")])
+def test_a_buffer_that_depends_on_more_of_the_config_is_refused(add_folder, change, reason):
+    own = {name: value for name, value in {**IDS, **change}.items() if value is not None}
+    edit(add_folder, "kernel.json", lambda kernel: kernel["arguments"].__setitem__(0, own))
+    with pytest.raises(PackError, match=reason):
+        check_segments(load_kernel(str(add_folder)))
+
+
+@pytest.mark.one_triton
+@pytest.mark.parametrize("changes, is_taken", [
+    ({"x_ptr": {"dtype": "float16"}}, True), ({}, True), ({"z_ptr": None}, False), ({"x_ptr": "float16"}, False)])
+def test_a_version_changes_arguments_as_for_the_c_programs(add_folder, changes, is_taken):
+    edit(add_folder, "kernel.json", lambda kernel: next(iter(kernel["versions"].values())).update(arguments=changes))
+    done = subprocess.run([program("wavetune"), "kernel", "hash", add_folder], capture_output=True, text=True)
+    assert (done.returncode == 0) == is_taken, done.stderr
+    if is_taken:
+        assert load_kernel(str(add_folder)).hash in done.stdout
+        return
+    with pytest.raises(PackError, match='"arguments" has ._ptr, which is none'):
+        load_kernel(str(add_folder))
 
 
 @pytest.mark.one_triton

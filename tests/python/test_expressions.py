@@ -9,7 +9,7 @@ from conftest import KERNELS, ROOT, program
 from wavetune._canonical import canonical, digest, parse_json
 from wavetune._errors import PackError
 from wavetune._pack.expressions import expression, grouped, substitute
-from wavetune._pack.keys import format_key, order_key, parse_key, read_keys
+from wavetune._pack.keys import format_key, order_key, parse_keys, read_keys
 from wavetune._pack.spaces import parse_space
 
 NAMES = {"M": 64, "N": -7, "zero": 0, "three": 3, "largest": 2**63 - 1, "least": -(2**63), "yes": True, "no": False,
@@ -78,25 +78,36 @@ def test_json_is_read_strictly(text, reason):
 
 
 def test_keys_are_read_as_the_command_line_of_the_c_programs_reads_them():
-    assert parse_key("M=4096,scale=1e-5,flag=True,none=None,dtype=fp16,text='1',n=-3") == {
-        "M": 4096, "scale": 1e-05, "flag": True, "none": None, "dtype": "fp16", "text": "1", "n": -3}
-    assert parse_key("n=33, dtype=fp32") == {"n": 33, "dtype": "fp32"}
-    assert format_key(parse_key("M=1,text='1',t=a")) == "M=1,text='1',t=a"
+    assert parse_keys("M=4096,scale=1e-5,flag=True,none=None,dtype=fp16,text='1',n=-3") == [{
+        "M": 4096, "scale": 1e-05, "flag": True, "none": None, "dtype": "fp16", "text": "1", "n": -3}]
+    assert parse_keys("n=33, dtype=fp32") == [{"n": 33, "dtype": "fp32"}]
+    (key,) = parse_keys("M=1,text='1',t=a,part='1..4'")
+    assert format_key(key) == "M=1,text='1',t=a,part='1..4'" and key["part"] == "1..4"
+
+
+def test_ranges_and_lists_of_a_key_name_all_combinations():
+    assert parse_keys("M=1..8*2,N=64,128") == [{"M": m, "N": n} for m in (1, 2, 4, 8) for n in (64, 128)]
+    assert [key["M"] for key in parse_keys("M=3,1..5,64..256+64,3")] == [3, 1, 2, 4, 5, 64, 128, 192, 256]
+    assert [key["t"] for key in parse_keys("t=a,'b,c','d=e'")] == ["a", "b,c", "d=e"]
 
 
 @pytest.mark.parametrize("text, reason", [("M", "is not NAME=VALUE"), ("M=1,M=2", "twice"), ("", "empty"),
-                                          ("1M=3", "is not NAME=VALUE"), ("M='x", "not NAME=VALUE|closed")])
+                                          ("1M=3", "is not NAME=VALUE"), ("M='x", "not NAME=VALUE|closed"), ("M=1..x", "is not a range"),
+                                          ("M=4..1", "is empty"), ("M=0..4*2", "does not end"), ("M=1..4*1", "does not end"),
+                                          ("M=1..10001", "more than 10000"), ("M=1..200,N=1..200", "more than 10000")])
 def test_an_invalid_key_is_refused(text, reason):
     with pytest.raises(PackError, match=reason):
-        parse_key(text)
+        parse_keys(text)
 
 
 def test_a_file_has_one_key_a_line_and_duplicates_count_once(tmp_path):
     (tmp_path / "keys").write_text('{"M": 1}\n\n{"M": 2}\n{"M": 1}\n')
     assert read_keys(["M=3"], str(tmp_path / "keys")) == [{"M": 3}, {"M": 1}, {"M": 2}]
     (tmp_path / "keys").write_text("[1]\n")
-    with pytest.raises(PackError, match=":1: .*object"):
+    with pytest.raises(PackError, match=":1: .*NAME=VALUE"):
         read_keys([], str(tmp_path / "keys"))
+    (tmp_path / "keys").write_text("# powers of two\nM=1..4*2\n")
+    assert read_keys([], str(tmp_path / "keys")) == [{"M": 1}, {"M": 2}, {"M": 4}]
     with pytest.raises(PackError, match="no key"):
         read_keys([], None)
 

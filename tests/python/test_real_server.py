@@ -1,5 +1,6 @@
 """The real server serves a program what releases have, and what another program of its image found and compiled."""
 
+import hashlib
 import itertools
 import json
 import os
@@ -12,10 +13,12 @@ import sys
 import pytest
 import starting
 import test_capture
+import test_tables
 import triton
 from conftest import ROOT, TUNED, program, run
 from fleet import KERNELS, Fleet, begun, make_library
 from starting import ENVIRONMENT, tuned
+from test_tables import wheel  # noqa: F401, a fixture
 
 IMAGE = "sha256:" + "1" * 64
 VERSION = tuple(map(int, triton.__version__.split(".")[:2]))
@@ -151,6 +154,27 @@ def test_what_a_program_says_of_a_miss_can_be_pasted_and_its_misses_are_counted(
         assert asked.returncode == 1 and why in asked.stderr, asked
     missed = harness.wait_until(lambda: server.get("/v1/demand")["missed"], 60, "the report of the misses")
     assert sorted((one["name"], one["misses"], one["why"]) for one in missed) == sorted((name, 1, why) for name, why, _ in said)
+
+
+def test_a_row_that_a_table_lacks_is_ranked_as_demand_for_its_kernel(harness, server, wheel, tmp_path):  # noqa: F811
+    source = b'extern "C" __global__ void f(float *c, long long m, long long n, long long k) {}'
+    digest = "sha256:" + hashlib.sha256(source).hexdigest()
+    assert server.request("PUT", f"/v1/blobs/{digest}", source).status in (200, 201)
+    scalars = [{"name": name.lower(), "dtype": "int64", "value": name} for name in ("M", "N", "K")]
+    answer = server.request("POST", "/v1/kernels", {
+        "name": "block_fp8/vllm_fnuz", "language": "hip", "entry": "f", "sources": [{"path": "f.hip", "digest": digest}],
+        "launch": {"grid": ["1"], "block": ["64"]}, "key": ["M", "N", "K"], "arguments": [{"name": "c", "dtype": "float32", "shape": ["M", "N"], "access": "write"}, *scalars]})
+    assert answer.status == 201, answer
+    world = test_tables.World(wheel, tmp_path / "world")
+    for n in (7168, 1280):
+        world.ask(f"""import {test_tables.FP8} as m
+for M in (16, 17, 4096):
+    m.w8a8_triton_block_scaled_mm(tensor(M, 2048), tensor({n}, 2048), None, None, [128, 128])""", server.url,
+                  WAVETUNE_TOKEN=server.container)
+    wanted = server.get("/v1/demand")["items"]
+    assert sorted((one["name"], one["key"]["N"], one["key"]["M"], one["misses"]) for one in wanted) == [
+        ("block_fp8/vllm_fnuz", n, m, 1) for n in (1280, 7168) for m in (16, 4096)]
+    assert {json.dumps(one["environment"], sort_keys=True) for one in wanted} == {json.dumps(test_tables.HERE, sort_keys=True)}
 
 
 def test_what_a_program_records_is_kept(server, tmp_path):

@@ -11,7 +11,7 @@ from triton.backends.compiler import GPUTarget
 
 from wavetune._errors import PackError
 from wavetune._pack.expressions import expression
-from wavetune._pack.specialise import BYTES, TYPES, specialise, variants_of
+from wavetune._pack.specialise import BYTES, TYPES, define_values, specialise, variants_of
 from wavetune._pack.stubs import Driver
 from wavetune._pack.target import triton_version, uses_buffer_ops
 
@@ -142,6 +142,44 @@ def test_constexprs_of_the_key_are_equalities_for_every_config():
     assert expression(variant.when).evaluate(key) is True
     assert expression(variant.when).evaluate({"M": 128, "stride": 16}) is False
     assert expression(variant.when).evaluate({"M": 33, "stride": 16}) is False
+
+
+def test_a_scalar_of_the_config_is_specialised_for_every_config():
+    arguments = [*ARGUMENTS[:3], {"name": "stride", "dtype": "int64", "value": "M * BLOCK"}, *ARGUMENTS[4:]]
+    configs = [{"BLOCK": block, "num_warps": warps} for block in (16, 32) for warps in (4, 8)]
+    variant = specialise(plain, {"arguments": arguments}, configs, {"M": 3, "stride": 2}, True)
+    assert variant.signature["stride"] == "i32" and variant.attributes["stride"] == "D"
+    assert variant.when.count("M * 16") == variant.when.count("M * 32") == 2, variant.when
+    assert expression(variant.when).evaluate({"M": 5, "stride": 2}) is True
+    odd = specialise(plain, {"arguments": arguments}, [{"BLOCK": 16}, {"BLOCK": 1}], {"M": 3, "stride": 2}, True)
+    assert "stride" not in odd.attributes and expression(odd.when).evaluate({"M": 16, "stride": 2}) is False
+
+
+@pytest.mark.parametrize("change, reason", [
+    ({"value": "M // BLOCK"}, "stride is 1 for some configs only"), ({"value": "M * BLOCK ** 30"}, "stride needs 64 bits for some"),
+    ({"dtype": "int32", "value": "M * BLOCK ** 30"}, "stride is int32 .*; make it int64")])
+def test_a_scalar_that_changes_the_signature_with_the_config_is_refused(change, reason):
+    arguments = [*ARGUMENTS[:3], {**ARGUMENTS[3], **change}, *ARGUMENTS[4:]]
+    with pytest.raises(PackError, match=reason):
+        specialise(plain, {"arguments": arguments}, [{"BLOCK": 1}, {"BLOCK": 4}], {"M": 5, "stride": 2}, True)
+
+
+def test_a_buffer_with_segments_is_small_in_all_of_them():
+    arguments = [{**ARGUMENTS[0], "shape": ["M", "BLOCK"], "segments": "BLOCK"}, *ARGUMENTS[1:]]
+    configs = [{"BLOCK": 4}, {"BLOCK": 8}]
+    key = {"M": 3, "stride": 2}
+    variant = specialise(plain, {"arguments": arguments}, configs, key, True)
+    assert "S" in variant.attributes["a_ptr"] and "M * 4 * 2 <= 2147483647" in variant.when
+    with pytest.raises(PackError, match="a_ptr has more than 2.31 - 1 bytes for some configs only"):
+        specialise(plain, {"arguments": arguments}, configs, {**key, "M": 2**27}, True)
+
+
+def test_defines_may_read_the_device():
+    defined = {**DEFINED, "defines": {"EVEN": "arch == 'sm_90'", "WIDTH": "M if 'sm_' in arch else BLOCK"}}
+    facts = {"arch": "sm_90", "gpu_name": ""}
+    variant = specialise(with_defines, defined, [{"BLOCK": 64}], {"M": 64, "stride": 16}, True, False, facts)
+    assert "== 64" in variant.when and "arch" not in variant.when
+    assert define_values(defined, {"M": 64, "BLOCK": 4, **facts}) == {"EVEN": True, "WIDTH": 64}
 
 
 def test_an_integer_beyond_int32_in_an_int32_argument_is_refused():

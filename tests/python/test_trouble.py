@@ -2,7 +2,9 @@
 (pytest -s); the bound that is asserted is generous, for the machine may be busy."""
 
 import math
+import os
 import re
+import shutil
 import socket
 import ssl
 import subprocess
@@ -358,12 +360,12 @@ def test_a_limit_of_requests_holds_misses_back_and_nothing_else(server, client):
     sending = sender.Sender(client, lambda: {"environment": {}})
     miss(sending)
     server.wait_for(lambda: time.monotonic() + 20 < sending._report_at < math.inf)
-    assert not client.is_open() and len(sending._misses) == 1
+    assert not client.is_open() and len(sending._misses["missed"]) == 1
     ending = sender.Sender(client, lambda: {"environment": {}})
     miss(ending, 2)
     before = len(server.requests)
     ending.stop()  # sends it once more, and drops it
-    assert len(server.requests) == before + 1 and not ending._misses
+    assert len(server.requests) == before + 1 and not any(ending._misses.values())
     server.trouble = None
     sending._report_at = 0.0
     sending.probe()
@@ -378,7 +380,7 @@ def test_misses_that_are_forbidden_are_not_sent_again(server, client):
     miss(sending)
     server.wait_for(lambda: not sending._may_send_misses)
     miss(sending, 2)
-    assert sending._misses == []
+    assert not any(sending._misses.values())
 
 
 # What programs count
@@ -506,6 +508,20 @@ def test_a_token_that_is_no_text_of_a_header_is_none(tmp_path):
     assert settings.take_token({"WAVETUNE_TOKEN": "secret", "WAVETUNE_TOKEN_FILE": str(tmp_path / "token")}) == "other"
     assert settings.taken_token() == "other"
     settings.forget()
+
+
+def test_a_partition_is_named_as_agents_name_it(monkeypatch, tmp_path):
+    from wavetune._runtime import environment
+    for card, modes in (("card1", ("SPX\n", "NPS1\n")), ("card2", ("SPX\n", "NPS1\n"))):
+        (tmp_path / card).mkdir()
+        for kind, mode in zip(("compute", "memory"), modes):
+            (tmp_path / card / f"current_{kind}_partition").write_text(mode)
+    monkeypatch.setattr(environment.glob, "glob", lambda _: [str(path) for path in tmp_path.glob("*/current_compute_partition")])
+    assert environment.partitions() == {"SPX/NPS1"} and environment._partition() == "SPX/NPS1"
+    (tmp_path / "card2/current_memory_partition").write_text("NPS4\n")
+    assert environment._partition() is None, "the GPUs are not alike"
+    os.remove(tmp_path / "card1/current_memory_partition"), shutil.rmtree(tmp_path / "card2")
+    assert environment._partition() == "SPX"
 
 
 def test_the_environment_is_what_torch_and_triton_say(monkeypatch):

@@ -93,10 +93,10 @@ print(json.dumps([program.launch([4096]), program.DRIVER.benchmarked, wavetune.c
     assert python("-c", text, cache=cache, server=server) == [[[CHOSEN] * 2, 0, 2]]
 
 
-def test_entry_points_of_torch_and_vllm_are_those_of_the_package(server, cache):
+def test_entry_points_of_torch_vllm_and_sglang_are_those_of_the_package(server, cache):
     tomllib = pytest.importorskip("tomllib")
     points = tomllib.loads((ROOT / "python/pyproject.toml").read_text())["project"]["entry-points"]
-    assert sorted(points) == ["torch.backends", "vllm.general_plugins"]
+    assert sorted(points) == ["sglang.srt.plugins", "torch.backends", "vllm.general_plugins"]
     server.document = document(choices(4096))
     for group in points.values():
         module, _, name = group["wavetune"].partition(":")
@@ -111,7 +111,7 @@ def test_importing_a_way_in_without_the_variables_imports_nothing_else(cache):
     text = """import sys
 before = set(sys.modules)
 import wavetune, wavetune.entry, wavetune.auto
-wavetune.entry.torch_backend(), wavetune.entry.vllm_plugin()
+wavetune.entry.torch_backend(), wavetune.entry.vllm_plugin(), wavetune.entry.sglang_plugin()
 print(sorted(set(sys.modules) - before).__repr__().replace("'", '"'))"""
     assert python("-c", text, cache=cache) == [["wavetune", "wavetune.auto", "wavetune.entry"]]
 

@@ -397,6 +397,49 @@ def test_many_keys_are_one_batch_and_the_same_again_is_known(world, tmp_path):
     assert "no live agent" in text.stderr and "enrols" in text.stderr
 
 
+def test_ranges_and_lists_name_a_job_for_each_combination(world, tmp_path):
+    options = (*NOWHERE, "--tag", "ranges")
+    ranged = document(world, "submit", world.kernel, "--key", "n=1..4096*2,3000", "--key", "n=8,64..192+64", *options)
+    assert len(ranged) == 13 + 1 + 1, "powers of two, 3000, and 192: 8, 64 and 128 count once"
+    jobs = [world.server.get(f"/v1/jobs/{one['job']}")["key"]["n"] for one in ranged]
+    assert jobs == [1 << i for i in range(13)] + [3000, 192]
+    (tmp_path / "keys").write_text('# of a model\nn=1..4\n{"n": 5}\n')
+    lines = document(world, "submit", world.kernel, "--keys", tmp_path / "keys", *options)
+    piped = subprocess.run([BUILD / "wavetune", "submit", world.kernel, "--keys", "-", "--json", *options], check=True, text=True,
+                           input='{"n": 1}\nn=2..5\n', capture_output=True,
+                           env={**os.environ, "WAVETUNE_URL": world.server.url, "WAVETUNE_TOKEN": world.server.token})
+    assert [one["job"] for one in json.loads(piped.stdout)] == [one["job"] for one in lines]
+    many = wavetune(world.server, "submit", world.kernel, "--key", "n=1..65536", *options, check=False)
+    assert many.returncode == 2 and "more than 10000 values" in many.stderr and many.stderr.count("\n") == 1
+    nothing = wavetune(world.server, "submit", world.kernel, "--keys", "-", *options, check=False)
+    assert nothing.returncode == 2 and "standard input has no key" in nothing.stderr
+
+
+def test_a_job_takes_the_space_of_a_file(world, tmp_path):
+    (tmp_path / "space.json").write_text(json.dumps({"parameters": {"REPEAT": [1, 2, 3], "TURN": [0]}}))
+    words = ("submit", world.kernel, "--key", "n=1", "--tag", "of a file", *NOWHERE)
+    assert document(world, *words, "--space", tmp_path / "space.json")[0]["configs"] == 3
+    assert document(world, *words)[0]["configs"] == 2
+    (tmp_path / "space.json").write_text('{"parameters": {"REPEAT": 1}}')
+    for place in (tmp_path / "space.json", tmp_path / "absent.json"):
+        done = wavetune(world.server, *words, "--space", place, check=False)
+        assert done.returncode == 2 and str(place) in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_several_keys_of_a_space_are_counted_and_listed(tmp_path):
+    path = tmp_path / "space.json"
+    path.write_text(json.dumps({"parameters": {"A": [1, 2, 3]}, "conditions": ["A <= M"]}))
+    assert call("space", "count", path, "--key", "M=1..2").stdout == "M=1: 1 of 3 configs are valid\nM=2: 2 of 3 configs are valid\n"
+    assert json.loads(call("space", "count", path, "--key", "M=1,3", "--json").stdout) == [
+        {"configs": 1, "raw": 3, "key": {"M": 1}}, {"configs": 3, "raw": 3, "key": {"M": 3}}]
+    assert json.loads(call("space", "count", path, "--key", "M=2", "--json").stdout) == {"configs": 2, "raw": 3}
+    listed = call("space", "expand", path, "--key", "M=1..2", "--limit", "2")
+    assert [line.split() for line in listed.stdout.splitlines()] == [["M=1"], ["0", "A=1"], ["M=2"], ["0", "A=1"]]
+    assert "higher --limit" in listed.stderr
+    lines = call("space", "expand", path, "--key", "M=1..2", "--json").stdout.splitlines()
+    assert [json.loads(line)["key"]["M"] for line in lines] == [1, 2, 2]
+
+
 def test_jobs_are_filtered(world):
     assert [j["job"] for j in document(world, "jobs", "--state", "done", "--tag", "default", "--kernel", world.hash)] \
         == [world.job["job"]]
@@ -658,6 +701,8 @@ def test_every_example_of_the_page_works(world, tmp_path, postgres):
     script.write_text("set -eu\n" + "".join(blocks))
     (tmp_path / "keys.jsonl").write_text('{"rows": 16, "columns": 64}\n{"rows": 8, "columns": 32}\n')
     (tmp_path / "pins.json").write_text((world.folder / "pins.json").read_text())
+    (tmp_path / "config.json").write_text((harness.SOURCE / "tests/data/models/deepseek-v3.json").read_text())
+    (tmp_path / "vllm.log").write_text("Config file not found at /v/N=2112,K=7168,device_name=AMD_Instinct_MI300X.json\n")
     (tmp_path / "kernels").symlink_to(harness.KERNELS)
     part = {"module": "package", "qualname": "f", "line": 1, "text": "def f(): pass\n"}
     function = {"version": 1, "closure": "sha256:" + "a" * 64, "name": "package:f", "parts": [part]}

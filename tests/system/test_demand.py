@@ -562,3 +562,74 @@ def test_a_miss_is_listed_for_a_week_and_then_removed(server, postgres):
 def test_a_wrong_report_of_misses_is_refused_with_its_place(server, body, pointer):
     refused = server.request("POST", "/v1/demand", {"environment": ENVIRONMENT, **body}, token=server.demand)
     assert (refused.status, refused.json["pointer"]) == (422, pointer)
+
+
+# Logs
+
+LOG = """INFO 11-29 07:00:00 loading
+(Worker_TP0) WARNING Using default W8A8 Block FP8 kernel config. Performance might be sub-optimal! Config file not found at \
+/v/configs/N=2112,K=7168,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128].json
+(Worker_TP1) WARNING Using default W8A8 Block FP8 kernel config. Performance might be sub-optimal! Config file not found at \
+/v/configs/N=2112,K=7168,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128].json
+Using default MoE config. Performance might be sub-optimal! Config file not found at /t/E=8,N=1792,device_name=AMD_Instinct_MI300X\
+.json, /v/E=8,N=1792,device_name=AMD_Instinct_MI300X.json
+[aiter] shape is M:16, N:1536, K:7168, not found tuned config in /tmp/a8w8_blockscale_tuned_gemm.csv, will use default config!
+Config file not found at /etc/other.json
+""".replace("\\\n", "")
+
+
+def tables_kernel(folder, name, key, exports):
+    """A kernel of tables, which no test measures."""
+    return harness.small_kernel(folder, name=name, key=key, exports=exports, flops=key[0], bytes=key[0], arguments=[
+        {"name": "y", "dtype": "float32", "shape": [key[0]], "access": "write"},
+        {"name": "x", "dtype": "float32", "shape": [key[0]], "access": "read", "fill": "normal"},
+        {"name": "n", "dtype": "int64", "value": key[0]}])
+
+
+def from_log(server, text, *options, **more):
+    environment = {**harness.os.environ, "WAVETUNE_URL": server.url if server else "http://127.0.0.1:1",
+                   "WAVETUNE_TOKEN": server.token if server else "wt_none"}
+    return subprocess.run([harness.BUILD / "wavetune", "demand", "--from-log", "-", *options], text=not isinstance(text, bytes),
+                          input=text, capture_output=True, env=environment, timeout=600, check=True, **more)
+
+
+def test_a_log_states_missing_tables_and_without_a_server_they_are_listed():
+    done = from_log(None, LOG, "--json")
+    gemm, moe, aiter = json.loads(done.stdout)
+    assert gemm == {"table": "vllm-w8a8", "device": "AMD_Instinct_MI300X", "misses": 2, "members": {
+        "N": 2112, "K": 7168, "dtype": "fp8_w8a8", "block_shape": "[128,128]"}, "file":
+        "N=2112,K=7168,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128].json"}
+    assert (moe["table"], moe["members"], moe["misses"]) == ("vllm-moe", {"E": 8, "N": 1792}, 1)
+    assert (aiter["table"], aiter["members"]) == ("aiter-csv", {"M": 16, "N": 1536, "K": 7168})
+    assert "registered kernels were not looked up" in done.stderr and "1 lines state missing files" in done.stderr
+    assert "states no missing table" in from_log(None, "nothing\n").stderr
+    assert json.loads(from_log(None, b"\0\xff" * 1000000, "--json").stdout) == []
+
+
+def test_a_registered_kernel_of_a_missing_table_gets_the_command_that_queues_its_keys(server, tmp_path):
+    gemm = tables_kernel(tmp_path / "gemm", "block_fp8", ["M", "N", "K"], {"vllm-w8a8": {
+        "N": "N", "K": "K", "M": "M", "dtype": "fp8_w8a8", "block_shape": [128, 128], "config": {"A": "B"}}})
+    moe = tables_kernel(tmp_path / "moe", "fused_moe", ["E", "N", "K", "M"], {"vllm-moe": {"E": "E", "N": "N", "M": "M"}})
+    other = tables_kernel(tmp_path / "other", "int8", ["M", "N", "K"], {"vllm-w8a8": {
+        "N": "N", "K": "K", "M": "M", "dtype": "int8_w8a8", "block_shape": [128, 128]}})
+    wavetune(server, "kernel", "push", gemm, moe, other)
+    found = {miss["table"]: miss.get("kernels") for miss in json.loads(from_log(server, LOG, "--json").stdout)}
+    (own,), (lacking,) = found["vllm-w8a8"], found["vllm-moe"]
+    assert (own["name"], own["key"], own["row"], own["lacks"]) == ("block_fp8/c", {"N": 2112, "K": 7168}, "M", [])
+    assert own["command"] == ("wavetune submit DIR --key 'N=2112, K=7168, M=1..4096*2' --environment "
+                              "'{\"gpu\": \"AMD Instinct MI300X\"}'")
+    assert (lacking["name"], lacking["key"], lacking["lacks"], lacking["command"]) == (
+        "fused_moe/c", {"E": 8, "N": 1792}, ["K"], None)
+    assert found["aiter-csv"] is None
+    words = shlex.split(own["command"].replace("DIR", str(gemm)))
+    queued = wavetune(server, *words[1:-2], "--environment", json.dumps(ENVIRONMENT), "--json")
+    assert len(json.loads(queued.stdout)) == 13
+    text = from_log(server, LOG).stdout
+    assert "# DIR: the folder of block_fp8/c\nwavetune submit DIR" in text and "it lacks K, which `wavetune shapes" in text
+
+
+def test_what_a_log_does_not_need_is_refused(tmp_path):
+    for words, said in ((("--queue", "5", "--from-log", "-"), "--queue"), (("--from-log", tmp_path / "absent"), "absent"),
+                        (("--from-log", tmp_path), "cannot read")):
+        done = wavetune(None, "demand", *words, check=False)
+        assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1, done

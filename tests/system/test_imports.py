@@ -281,6 +281,10 @@ DEJAVU = sorted(harness.DATA.glob("dejavu/dejavu_0.7/*/*/*"))
 NODE = {"arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
 TABLES = [*((("dejavu", place), {}) for place in DEJAVU),
           (("vllm-moe", harness.DATA / "vllm_moe"), {"rocm": "6.4.1"}),
+          (("vllm-moe", harness.DATA / "tables/vllm-moe", "*flydsl*"), {"rocm": "6.4.1"}),
+          (("vllm-w8a8", harness.DATA / "tables/vllm-w8a8"), {"rocm": "6.4.1"}),
+          (("sglang-w8a8", harness.DATA / "tables/sglang-w8a8"), {"rocm": "6.4.1"}),
+          (("aiter-triton", harness.DATA / "tables/aiter-triton"), {"rocm": "6.4.1", "gpu": "AMD Instinct MI300X"}),
           (("triton", harness.DATA / "triton_autotune"), {"cuda": "12.8", "gpu": "NVIDIA H200"}),
           (("tunableop", harness.DATA / "tunableop"), {"cuda": "12.8", "gpu": "NVIDIA H200"})]
 
@@ -295,6 +299,7 @@ def published(server, environment):
 
 @pytest.mark.parametrize("table, stated", TABLES, ids=lambda value: value[1].name if isinstance(value, tuple) else "")
 def test_a_table_is_imported_published_and_exported_with_the_same_meaning(server, tmp_path, table, stated):
+    table = (table[0], *table[1].glob(table[2])) if table[2:] else table
     took = run_json(server, "import", *table, "--environment", json.dumps({**NODE, **stated}))
     n = sum(kernel["entries"] for kernel in took["kernels"])
     assert n > 0 and (took["added"], took["changed"], took["known"], took["missing"]) == (n, 0, 0, [])
@@ -423,6 +428,43 @@ def test_a_table_without_a_partition_is_not_served_to_a_part_of_a_gpu(published_
     served = published_table(tmp_path / "to", *part, topology="mi300x_cpx")["entry"]
     assert served["environment"]["compute_units"] == 38
     assert published_table(tmp_path / "to1")["entry"]["environment"].get("compute_units") is None
+
+
+def test_each_partition_of_a_gpu_has_its_own_rows_although_their_files_have_one_name(server, tables, tmp_path):
+    """What was measured where is beside the tables, and stays with them when they are imported again."""
+    parts = {"mi300x_spx": NODE, "mi300x_cpx": {**NODE, "compute_units": 38, "partition": "CPX"}}
+    table, seen = tables / MOE.format(8), {}
+    for warps, (topology, part) in enumerate(parts.items(), 1):
+        stated = json.dumps({"rocm": "6.4.1", "gpu": "AMD Instinct MI300X", **part})
+        table.write_text(json.dumps({"1": {**CONFIG, "num_warps": warps}}))
+        wavetune(server, "import", "vllm-moe", table, "--environment", stated)
+        wavetune(server, "publish", "--environment", stated, "--channel", "parts")
+    for topology, part in parts.items():
+        wavetune(server, "fetch", "--channel", "parts", "--format", "vllm-moe", "--to", tmp_path / topology, "--environment",
+                 '{"gpu": "AMD Instinct MI300X"}', environment=node(topology))
+        folder = tmp_path / topology / "current/vllm-moe"
+        seen[topology] = json.loads((folder / table.name).read_text())["1"]["num_warps"]
+        about = json.loads((folder / "wavetune-tables.json").read_text())
+        assert about["environment"].items() >= part.items() and about["files"][table.name]["rows"] == 1
+        assert about["switches"] == {"VLLM_BATCH_INVARIANT": None, "VLLM_ROCM_USE_AITER": None}
+        again = looked_at("vllm-moe", folder)
+        assert again["environment"] == about["environment"] and entries(again) == 1
+    assert seen == {"mi300x_spx": 1, "mi300x_cpx": 2}
+
+
+def test_two_formats_without_a_folder_variable_share_one(server, tables, tmp_path):
+    stated = {"rocm": "6.4.1", "gpu": "AMD Instinct MI300X", **NODE}
+    for format_, blank in (("vllm-w8a8", ""), ("sglang-w8a8", " ")):
+        table = tmp_path / f"N=512,K=256,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,{blank}128].json"
+        table.write_text(json.dumps({"1": CONFIG}))
+        wavetune(server, "import", format_, table, "--environment", json.dumps(stated), "--tag", "w8a8")
+    wavetune(server, "publish", "--environment", json.dumps(stated), "--tag", "w8a8", "--channel", "w8a8")
+    answer = wavetune(server, "fetch", "--channel", "w8a8", "--tag", "w8a8", "--to", tmp_path / "to", "--print-env", "--json",
+                      "--format", "vllm-w8a8", "--format", "sglang-w8a8", environment=node()).stdout
+    folders = json.loads(answer)["WAVETUNE_TABLES"].split(":")
+    assert [os.path.basename(folder) for folder in folders] == ["vllm-w8a8", "sglang-w8a8"]
+    for folder in folders:
+        assert len([name for name in os.listdir(folder) if name.startswith("N=512")]) == 1
 
 
 def test_the_answer_lists_what_the_entry_does_not_state_and_is_cached(server, published_table):
@@ -577,3 +619,27 @@ def test_a_table_of_a_registered_kernel_is_the_baseline_of_its_jobs(server, tabl
         (hash_, 1, 16), (hash_, 64, 64)}
     job = run_json(server, "submit", folder, "--key", "n=1", "--environment", json.dumps(ENVIRONMENT))
     assert [j["baseline_from"] for j in job] == ["imported"]
+
+
+def test_imported_rows_and_winners_of_jobs_are_one_table(server, tmp_path):
+    """The rows of the image, of a kernel that is known by name, and what a job found for one M."""
+    config = {**CONFIG, "BLOCK_SIZE_M": 128}
+    name = "N=512,K=256,device_name=Test_CPU,dtype=fp8_w8a8,block_shape=[128,128].json"
+    (tmp_path / name).write_text(json.dumps({m: config for m in ("64", "16", "1")}))
+    folder = harness.small_kernel(tmp_path / "zz", {**{name: [value] for name, value in CONFIG.items()}, "BLOCK_SIZE_M": [16, 32]},
+                                  exports={"vllm-w8a8": {"N": 512, "K": 256, "M": "n", "dtype": "fp8_w8a8",
+                                                         "block_shape": [128, 128]}})
+    wavetune(server, "kernel", "push", folder)
+    hand = Hand(server, "node")
+    wavetune(server, "import", "vllm-w8a8", tmp_path / name, "--environment", json.dumps(ENVIRONMENT))
+    job, = run_json(server, "submit", folder, "--key", "n=16", "--environment", json.dumps(ENVIRONMENT))
+    hand.work(ratios={1: 0.3})
+    harness.wait_until(lambda: server.get(f"/v1/jobs/{job['job']}")["state"] == "done", 30, "the job to be done")
+    release = published(server, ENVIRONMENT)
+    wavetune(server, "export", release, "--format", "vllm-w8a8", "--to", tmp_path / "out")
+    table = json.loads((tmp_path / "out" / name).read_text())
+    assert list(table) == ["1", "16", "64"] and table["1"] == table["64"] == config
+    assert table["16"] == {**CONFIG, "BLOCK_SIZE_M": 32}
+    about = json.loads((tmp_path / "out/wavetune-tables.json").read_text())
+    assert about["release"] == release and about["environment"] == ENVIRONMENT
+    assert about["files"][name] == {"imported": 2, "rows": 3, "takes": {"1": [1, 8], "16": [9, 40], "64": [41, None]}}

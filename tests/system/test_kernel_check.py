@@ -278,6 +278,17 @@ def test_a_kernel_folder_has_its_valid_configs_for_a_key_counted():
     assert (answer["configs"], answer["raw"]) == (counted["configs"], counted["raw"]) and answer["kernel"].startswith("sha256:")
     assert "configs before conditions" in check(place).stdout
     assert "--key rows=1" in check(place, "--key", "rows=1", code=2).stderr
+    several, = answers(place, "--key", "rows=512,columns=64,1024")
+    assert [(one["key"]["columns"], one["configs"] > 0) for one in several["keys"]] == [(64, True), (1024, True)]
+    assert several["keys"][1]["configs"] == answer["configs"] and "configs" not in several
+
+
+def test_a_kernel_folder_is_checked_with_the_space_of_a_file(tmp_path):
+    folder, space = harness.small_kernel(tmp_path / "k"), tmp_path / "other.json"
+    space.write_text(json.dumps({"parameters": {"REPEAT": [1, 2, 3], "TURN": [0]}, "conditions": ["REPEAT < n"]}))
+    answer, = answers(folder, "--space", space, "--key", "n=3")
+    assert (answer["raw"], answer["configs"]) == (3, 2)
+    assert "other.json" in check(folder, "--space", tmp_path / "absent/other.json", code=2).stderr
 
 
 def test_a_wrong_kernel_folder_is_refused_with_the_place(tmp_path):

@@ -119,6 +119,16 @@ def tuned_alone(kernel, state, *more):
     return json.loads(done.stdout)
 
 
+def test_a_tune_checks_each_config_with_the_tokens_of_its_own_block_size(tmp_path):
+    """The reference runs in another process, with the baseline's segments."""
+    done = subprocess.run([harness.BUILD / "wavetune-agent", "tune", harness.QUICK.parent / "routed", "--key", "n=500", "--json",
+                           "--state", tmp_path, "--screen-rounds", "3", "--final-rounds", "3"],
+                          capture_output=True, text=True, timeout=600)
+    found = json.loads(done.stdout)
+    assert found["outcomes"] == {"correct": 3, "correctness": 3} and found["failed"] == {"correctness": [1, 3, 5]}
+    assert "WRONG=1: y[" in found["examples"]["correctness"]
+
+
 def test_a_job_and_a_tune_whose_opening_alone_exceeds_the_budget_end_before_anything_is_measured(server, start, tmp_path):
     """The screen may spend 0.6 of 1 s; its baseline takes that long when it is called once to be checked."""
     kernel = harness.sleeping_kernel(tmp_path / "kernel")

@@ -99,6 +99,23 @@ def test_why_names_the_rule_the_entry_and_the_job(bench):
     assert "rule     minor; rocm: 6.4.9 asked, 6.4.1 served\n" in near
 
 
+def test_why_names_the_switches_under_which_a_table_is_read(bench):
+    bench.job(ROCM_64, m=1)
+    exports = {"vllm-w8a8": {"M": "M", "switches": {"VLLM_ROCM_USE_AITER": None, "OTHER": "1"}}, "json": {}}
+    bench.sql(f"UPDATE kernels SET manifest = '{json.dumps({'name': 'softmax', 'key': ['M'], 'exports': exports})}'")
+    assert publish(bench, "--channel", "stable").returncode == 0
+    asked = ("why", "softmax", "--environment", json.dumps(ROCM_64))
+    shown = wavetune(bench.server, *asked, environment={"VLLM_ROCM_USE_AITER": "0", "OTHER": "1"}).stdout
+    assert "switch   vllm-w8a8 is read with VLLM_ROCM_USE_AITER not set\n" in shown
+    assert "switch   vllm-w8a8 is read with OTHER=1\n" in shown
+    shown = wavetune(bench.server, *asked, environment={"VLLM_ROCM_USE_AITER": "1"}).stdout
+    assert "VLLM_ROCM_USE_AITER not set; here it is 1\n" in shown and "OTHER=1; here it is not set\n" in shown
+    document = json.loads(wavetune(bench.server, *asked, "--json", environment={"OTHER": "1"}).stdout)
+    assert document["switches"] == [
+        {"name": "softmax", "format": "vllm-w8a8", "variable": "VLLM_ROCM_USE_AITER", "value": None, "here": None, "differs": False},
+        {"name": "softmax", "format": "vllm-w8a8", "variable": "OTHER", "value": "1", "here": "1", "differs": False}]
+
+
 def test_why_says_what_is_not_served(bench):
     environment = ROCM_64 | {"rocm": "6.5.0"}  # of this test: for a moment the server answers with the entry of the one before
     bench.job(environment, m=1)

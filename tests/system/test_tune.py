@@ -196,6 +196,8 @@ def test_what_cannot_be_read_is_refused_with_one_sentence(tmp_path):
         (("tune", harness.QUICK, "--key", "n=1", "--exhaustive", "5", "--margin", "101"), "--margin"),
         (("tune", harness.QUICK, "--key", "n=1", "--samples", tmp_path / "absent/file"), "--samples"),
         (("tune", harness.QUICK, "--keys", keys, "--profile", tmp_path), "--profile"),
+        (("tune", harness.QUICK, "--key", "n=1..2", "--profile", tmp_path), "--profile"),
+        (("tune", harness.QUICK, "--key", "n=1", "--space", tmp_path / "absent"), "absent"),
     ):
         done = agent(*arguments)
         assert done.returncode == 2, (arguments, done)
@@ -207,15 +209,11 @@ def test_a_bad_line_of_keys_is_refused_with_its_number(tmp_path):
     for text, place, word in (
         ("n=1\n\n# n=2\nm=5\n", "keys:4: ", "\"m\""),
         ("n=1\n{\"n\": }\n", "keys:2: ", ""),
-        ("n=1 # first\n{\"n\": 1}\n", "keys:2: ", "line 1"),
         ("\n# none\n", "keys", "no key"),
     ):
         keys.write_text(text)
         done = agent("tune", harness.QUICK, "--keys", keys)
         assert done.returncode == 2 and place in done.stderr and word in done.stderr and done.stdout == "", (text, done)
-    keys.write_text("n=3\n")
-    done = agent("tune", harness.QUICK, "--keys", keys, "--key", "n=3")
-    assert done.returncode == 2 and "keys:1: " in done.stderr and "--key" in done.stderr
     done = agent("tune", harness.QUICK, "--keys", tmp_path / "absent")
     assert done.returncode == 2 and "absent" in done.stderr
 
@@ -290,6 +288,19 @@ def test_a_campaign_prints_its_tables_in_the_order_of_the_keys(tmp_path):
     heads = [line for line in done.stdout.splitlines() if line.startswith("quick/c")]
     assert heads == ["quick/c  n=2000", "quick/c  n=1000"]
     assert done.stdout.splitlines()[-1].startswith("2 of 2 keys have a winner")
+
+
+def test_ranges_name_the_keys_of_a_campaign_each_once_and_a_file_has_the_space(tmp_path):
+    space, keys = tmp_path / "space.json", tmp_path / "keys"
+    kernel = sleeper(tmp_path / "kernel", (100, 200))
+    space.write_text(json.dumps({"parameters": {"US": [100], "TURN": [0]}}))
+    keys.write_text("n=1000  # again\nn=2000..3000+500\n")
+    done = agent("tune", kernel, "--key", "n=1000,1500", "--keys", keys, "--space", space, "--json", "--state", tmp_path / "state",
+                 *QUICK)
+    *lines, whole = map(json.loads, done.stdout.splitlines())
+    assert [line["key"]["n"] for line in lines] == [1000, 1500, 2000, 2500, 3000], done.stderr
+    assert whole["campaign"]["keys"] == 5 and done.returncode == 0
+    assert [winner_of(line) for line in lines] == [{"US": 100, "TURN": 0}] * 5, "its one config"
 
 
 def test_samples_that_cannot_be_written_end_the_campaign(tmp_path):

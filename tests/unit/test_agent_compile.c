@@ -68,6 +68,34 @@ Test(compile, a_reference_computes_one_element) {
   fixture_free(&fixture);
 }
 
+Test(compile, a_reference_has_the_defines_that_it_mentions_and_the_members_of_segments) {
+  struct fixture_options options = {
+      .arguments =
+          "[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"write\"},"
+          "{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[\"BLOCK\"],\"access\":\"read\","
+          "\"segments\":\"BLOCK\"},"
+          "{\"name\":\"n\",\"dtype\":\"int64\",\"value\":\"n\"}]",
+      .defines = "{\"TWICE\": \"2 * n\", \"UNUSED\": \"n\"}",
+      .space = "{\"parameters\": {\"BLOCK\": [4, 8], \"OTHER\": [1]}}",
+      .reference =
+          "#include <stdint.h>\n#if defined OTHER || defined f_of\n#error too many\n#endif\n"
+          "double f_at(int64_t i, float *y, const float *x, int64_t n) {\n"
+          "return TWICE + BLOCK; }\n"};
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, options);
+  for (uint64_t config = 0; config < 2; config++) {
+    char *path = fixture_object(&fixture, config, true);
+    void *object = dlopen(path, RTLD_NOW);
+    double (*element)(int, int64_t, void **);
+    *(void **)&element = dlsym(object, "wavetune_reference");
+    int64_t n = 3;
+    float *none = NULL;
+    cr_expect_eq(element(0, 1, (void *[]){&none, &none, &n}), 2000 + (config ? 8 : 4));
+    dlclose(object);
+    free(path);
+  }
+  fixture_free(&fixture);
+}
+
 Test(compile, the_detail_of_a_failure_is_the_first_error_with_its_line) {
   struct fixture fixture =
       fixture_new("void f(void) {\n  this is not C;\n}\n", (struct fixture_options){0});

@@ -160,9 +160,10 @@ Test(passed, a_tensor_map_has_its_dimensions_innermost_first_and_its_own_aligned
   cr_expect(y->strides[0] == 200 && y->strides[1] == 2000);
   cr_expect(y->box[0] == 32 && y->box[1] == 8 && y->box[2] == 1);
   cr_expect(x->rank == 1 && x->shape[0] == 1000 && x->box[0] == 64);
-  cr_expect(y->base == &trial.problem->pointers[0] && x->base == &trial.problem->pointers[1]);
+  cr_expect(y->base == trial.problem->operands[0].passed &&
+            x->base == trial.problem->operands[1].passed);
   cr_expect(launch.arguments[0] == y->encoded && launch.arguments[2] == x->encoded);
-  cr_expect_eq(launch.arguments[1], &trial.problem->pointers[0]);
+  cr_expect_eq(launch.arguments[1], trial.problem->operands[0].passed);
   cr_expect((uintptr_t)y->encoded % TENSORMAP_ALIGNMENT == 0 &&
             (char *)x->encoded == (char *)y->encoded + TENSORMAP_BYTES);
 }

@@ -183,11 +183,9 @@ Test(format_json, an_unknown_format_lists_those_there_are_and_the_nearest) {
   const struct cache_format *format = NULL;
   cr_expect_not(cache_format_find("vllm_moe", &format, &error));
   cr_expect_null(format);
-  cr_expect(
-      string_starts(
-          error.message,
-          "unknown format \"vllm_moe\"; did you mean \"vllm-moe\"? there are: choices, dejavu, "),
-      "%s", error.message);
+  cr_expect(string_starts(error.message, "unknown format \"vllm_moe\"; did you mean \"vllm-moe\"? "
+                                         "there are: aiter-triton, choices, "),
+            "%s", error.message);
   cr_expect_not(cache_format_find("", &format, &error));
 }
 

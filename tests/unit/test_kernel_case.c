@@ -186,6 +186,9 @@ Test(kernel_case, wrong_cases_are_refused) {
        "needs a fill"},
       {"\"lengths\": {\"elements\": 4, \"access\": \"read\", \"fill\": {\"constant\": 0.5}}",
        "/arguments/lengths/fill/constant", "integers from"},
+      {"\"lengths\": {\"elements\": 4, \"access\": \"read\", \"fill\": {\"routed\": {\"what\": "
+       "\"count\", \"tokens\": 1, \"top_k\": 1, \"experts\": 1, \"block\": 1}}}",
+       "/arguments/lengths/fill/routed", "a blob of their bytes"},
       {"\"n\": {\"elements\": 4}", "/arguments/n", "nothing else"},
       {"\"n\": {}", "/arguments/n/value", "must state its value"},
       {"\"n\": {\"value\": 0.5}", "/arguments/n/value", "no value of int32"},
@@ -280,6 +283,8 @@ Test(kernel_case, wrong_captured_manifests_are_refused) {
       {"\"kind\": \"buffer\"}", "\"kind\": \"buffer\", \"access\": \"read\"}",
        "/arguments/0/access"},
       {"\"kind\": \"buffer\"}", "\"kind\": \"buffer\", \"fill\": \"zeros\"}", "/arguments/0/fill"},
+      {"\"kind\": \"buffer\"}", "\"kind\": \"buffer\", \"segments\": \"B\"}",
+       "/arguments/0/segments"},
       {"\"key\":", "\"launch\": {\"grid\": [1]}, \"key\":", "/launch"},
       {"\"key\":", "\"defines\": {\"A\": 1}, \"key\":", "/defines"},
       {"\"cases\": \"build\",", "", "/arguments/0/kind"},

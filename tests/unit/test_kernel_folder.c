@@ -217,6 +217,26 @@ Test(kernel_folder, wrong_spaces_are_refused_with_their_file) {
       "at /space: ");
 }
 
+#define CHANGED(changes)                                                                           \
+  SHARED ", \"versions\": {\"half\": {\"language\": \"c\", \"entry\": \"copy\", \"sources\": "     \
+         "[\"plain.c\"], \"arguments\": " changes "}}}"
+
+Test(kernel_folder, a_version_may_change_arguments_by_name) {
+  put("kernel.json", CHANGED("{\"y\": {\"dtype\": \"float16\"}}"));
+  cleanup_kernel_folder struct kernel_folder *got = loaded("");
+  cr_assert_eq(got->kernel->n_arguments, 1u);
+  cr_expect_eq(got->kernel->arguments[0].dtype, DTYPE_FLOAT16);
+  cr_expect_eq(got->kernel->arguments[0].access, ACCESS_WRITE);
+}
+
+Test(kernel_folder, changes_that_fit_no_argument_are_refused) {
+  assert_refused(CHANGED("{\"z\": {\"dtype\": \"float16\"}}"),
+                 "at /arguments: it changes an argument");
+  assert_refused(CHANGED("{\"y\": \"float16\"}"),
+                 "at /arguments/y: a change of an argument is an object");
+  assert_refused(CHANGED("{\"y\": null}"), "\"y\" is not a buffer that the kernel writes");
+}
+
 Test(kernel_folder, missing_files_are_refused) {
   assert_refused_at("", "kernel.json: No such file");
   put("kernel.json", ONE);

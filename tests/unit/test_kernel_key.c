@@ -32,7 +32,7 @@ static const char *fault(const struct expressions *with, const char *n, bool is_
   cr_assert(space_parse(space_json, &space, error), "%s", error->message);
   const struct launch_facts facts = {
       {&key, "AMD Instinct MI300X", "gfx942"}, is_known ? 304 : 0, is_known ? 64 : 0};
-  bool takes = kernel_takes_key(kernel, &facts, error) &&
+  bool takes = kernel_takes_key(kernel, space, &facts, error) &&
                kernel_takes_config(kernel, space, 0, &facts, error);
   return takes ? NULL : error->pointer;
 }

@@ -1,6 +1,7 @@
 /* Keys: from JSON, from the command line, and what identifies them. */
 #include <criterion/criterion.h>
 
+#include "common/base/file.h"
 #include "common/space/key.h"
 
 static const char *const names[] = {"M", "N", "dtype"};
@@ -132,11 +133,12 @@ Test(key, is_read_from_the_command_line) {
 }
 
 Test(key, text_for_people_reads_back_equal) {
-  static const char *const json = "{\"a\": \"99999999999999999999\", \"b\": \"1e999\", \"c\": \" "
-                                  "x\", \"d\": \"x \", \"e\": \"it's\", \"f\": "
-                                  "\"\\\\n\","
-                                  " \"g\": \"é\", \"h\": 1e300, \"i\": -9223372036854775808, "
-                                  "\"j\": \"-5\", \"k\": \"\\u0001\", \"l\": \"\\tx\"}";
+  static const char *const json =
+      "{\"a\": \"99999999999999999999\", \"b\": \"1e999\", \"c\": \" "
+      "x\", \"d\": \"x \", \"e\": \"it's\", \"f\": "
+      "\"\\\\n\","
+      " \"g\": \"é\", \"h\": 1e300, \"i\": -9223372036854775808, "
+      "\"j\": \"-5\", \"k\": \"\\u0001\", \"l\": \"\\tx\", \"m\": \"1..4\"}";
   cleanup_key struct key key = {0}, back = {0};
   struct error error;
   cr_assert(from_json(json, NULL, 0, &key, &error), "%s", error.message);
@@ -175,6 +177,118 @@ Test(key, refuses_a_text_that_is_not_one) {
   expect_text_refused("M=1,N=1", "the key lacks its member \"dtype\"");
   expect_text_refused("M=1,N=1,dtyp=x", "the key has no member \"dtyp\"; did you mean \"dtype\"?");
   expect_text_refused("M=\xff", "the key is not UTF-8");
+}
+
+/* The keys that a text names, each as key_format writes it, with "; " between them. */
+static char *listed(const char *text, const char *const *wanted, size_t n) {
+  cleanup_key_list struct key_list list = {0};
+  struct error error = {0};
+  char *all = xstrdup("");
+  cr_assert(key_list_add(&list, text, wanted, n, &error), "%s: %s", text, error.message);
+  array_foreach (key, list.keys, list.n) {
+    cleanup_free char *one = key_format(key);
+    text_append(&all, "%s%s", *all ? "; " : "", one);
+  }
+  return all;
+}
+
+static void expect_list(const char *text, const char *expected) {
+  cleanup_free char *found = listed(text, NULL, 0);
+  cr_expect_str_eq(found, expected, "%s: %s", text, found);
+}
+
+Test(keys, of_ranges_are_all_their_values) {
+  expect_list("M=1..16*2", "M=1; M=2; M=4; M=8; M=16");
+  expect_list("M=3..30*3", "M=3; M=9; M=27");
+  expect_list("M=64..256+64", "M=64; M=128; M=192; M=256");
+  expect_list("M=-1..1", "M=-1; M=0; M=1");
+  expect_list("M=5..5*2", "M=5");
+  expect_list("M=9223372036854775806..9223372036854775807",
+              "M=9223372036854775806; M=9223372036854775807");
+}
+
+Test(keys, of_lists_are_each_value_once) {
+  expect_list("M=1,2,4", "M=1; M=2; M=4");
+  expect_list("M=16, 1..4 ,3", "M=16; M=1; M=2; M=3; M=4");
+  expect_list("t=a,'b,c','1..4',1.5", "t=a; t='b,c'; t='1..4'; t=1.5");
+  expect_list("{\"M\": 4, \"N\": 2}", "M=4, N=2");
+}
+
+Test(keys, of_several_members_are_all_combinations_in_the_order_of_the_kernel) {
+  cleanup_free char *found = listed("dtype=a,b,M=1..2,N=7", names, 3);
+  cr_expect_str_eq(found, "M=1, N=7, dtype=a; M=2, N=7, dtype=a; "
+                          "M=1, N=7, dtype=b; M=2, N=7, dtype=b");
+}
+
+Test(keys, are_kept_once_over_texts) {
+  cleanup_key_list struct key_list list = {0};
+  struct error error;
+  cr_assert(key_list_add(&list, "M=1..4", NULL, 0, &error) &&
+            key_list_add(&list, "M=3..6", NULL, 0, &error));
+  cr_expect_eq(list.n, 6);
+}
+
+static void expect_list_refused(const char *text, const char *message) {
+  cleanup_key_list struct key_list list = {0};
+  struct error error = {0};
+  cr_assert_not(key_list_add(&list, text, NULL, 0, &error), "%s", text);
+  cr_expect_not_null(strstr(error.message, message), "%s: %s", text, error.message);
+}
+
+Test(keys, of_a_text_that_is_no_range_are_refused) {
+  expect_list_refused("M=1..", "M: \"1..\" is not a range like 1..4096*2");
+  expect_list_refused("M=1..x", "is not a range");
+  expect_list_refused("M=1..4*", "is not a range");
+  expect_list_refused("M=1..4-2", "quote it to make it a string");
+  expect_list_refused("M=1..99999999999999999999", "is not a range");
+  expect_list_refused("M=4..1", "the range 4..1 is empty: it runs upwards");
+  expect_list_refused("M=0..4*2", "the range 0..4*2 does not end");
+  expect_list_refused("M=1..4*1", "does not end");
+  expect_list_refused("M=1..4+0", "does not end");
+  expect_list_refused("M=1,2,", "expected NAME=VALUE after the last comma");
+  expect_list_refused("M=1,,2", "M: the value is missing");
+}
+
+Test(keys, of_one_text_are_bounded) {
+  expect_list_refused("M=1..10001", "more than 10000 values");
+  expect_list_refused("M=1..200,N=1..200", "name 40000 keys, and at most 10000");
+  cleanup_free char *found = listed("M=1..10000", NULL, 0);
+  cr_expect(string_ends(found, "M=10000"));
+}
+
+Test(keys, a_single_key_is_not_a_list) {
+  expect_text_refused("M=1..2,N=1,dtype=x", "it names 2 keys, and one is wanted here");
+}
+
+static bool file_listed(const char *text, struct key_list *list, struct error *error) {
+  char path[] = "/tmp/wavetune-keys-XXXXXX";
+  cleanup_fd int fd = mkstemp(path);
+  cr_assert(fd >= 0 && fd_write_all(fd, text, strlen(text)));
+  bool ok = key_list_read(list, path, NULL, 0, error);
+  cr_assert_eq(unlink(path), 0);
+  return ok;
+}
+
+Test(keys, of_a_file_are_texts_and_objects_with_comments) {
+  cleanup_key_list struct key_list list = {0};
+  struct error error = {0};
+  cr_assert(
+      file_listed("# of a model\n\nM=1..2 # two\r\n{\"t\": \"a\\\"#\"}  \nt='#'\n", &list, &error),
+      "%s", error.message);
+  cr_assert_eq(list.n, 4);
+  cleanup_free char *third = key_format(&list.keys[2]), *fourth = key_format(&list.keys[3]);
+  cr_expect_str_eq(third, "t='a\"#'");
+  cr_expect_str_eq(fourth, "t=#");
+}
+
+Test(keys, of_a_file_are_refused_with_its_line) {
+  cleanup_key_list struct key_list list = {0};
+  struct error error = {0};
+  cr_expect_not(file_listed("M=1\nM\n", &list, &error));
+  cr_expect_not_null(strstr(error.message, ":2: expected NAME=VALUE"), "%s", error.message);
+  cr_expect_not(file_listed("# nothing\n", &list, &error));
+  cr_expect_not_null(strstr(error.message, "has no key"), "%s", error.message);
+  cr_expect_not(key_list_read(&list, "/dev/null/none", NULL, 0, &error));
 }
 
 Test(key, lends_its_members_to_a_scope) {

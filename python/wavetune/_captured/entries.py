@@ -38,9 +38,9 @@ class Unmatched(PackError):
 
 
 def _scope(launch: Launch) -> Json:
-    """What expressions read of a launch: values by name, and of a tensor x its x_dtype and
+    """What expressions read of a launch: values by name, arch, and of a tensor x its x_dtype and
     x_extent_0, x_extent_1, …"""
-    scope: Json = dict(launch.configs[0].config) if launch.configs else {}
+    scope: Json = {"arch": launch.arch, **(launch.configs[0].config if launch.configs else {})}
     for argument in launch.arguments:
         name, kind = argument["name"], argument["kind"]
         if kind == "tensor":
@@ -80,6 +80,8 @@ def key_of(entry: Entry, launch: Launch) -> Json:
         name, own = argument["name"], arguments.get(argument["name"], {})
         if "value" in argument:
             stated[name] = argument["value"]
+        elif own.get("kind") == "none" and "segments" in argument:
+            continue  # ids that a launch does without where tokens are few
         elif own.get("kind") != "tensor" or own["dtype"] != argument["dtype"]:
             found = own.get("dtype") or own.get("kind", "not there")
             raise Unmatched(f"{name} is {found} in the launch, and {argument['dtype']} by the entry")

@@ -21,7 +21,7 @@ from .compiling import Task, compile_all, compile_task, store_result
 from .configs import decorator_configs, decorator_space
 from .decorator import check_restored, unfollowed
 from .expressions import expression
-from .folder import Kernel, check_fills
+from .folder import Kernel, check_fills, check_segments
 from .function import check_function
 from .keys import Key, format_key, order_key
 from .record import config_objects, make_record
@@ -53,6 +53,11 @@ class Request:
     keep_spilling: bool = False
     torch: str | None = None
     ignored: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What expressions may read beside the key and the config."""
+        return {"gpu_name": self.gpu_name, "arch": self.arch}
 
 
 @dataclass
@@ -92,13 +97,14 @@ def make_plan(request: Request) -> Plan:
                                                  request.module, kernel.root, request.torch)
     jit = decorated.jit
     check_fills(kernel.manifest["arguments"])
+    check_segments(kernel)
     check_restored(decorated, kernel.manifest)
     check_function(jit, kernel.manifest,
                    {name for name, role in kernel.space.roles.items() if role != "env"},
                    kernel.constants, decorated.heuristics)
     option_roles.check_roles(kernel.space, {p.name for p in jit.params if p.is_constexpr},
                              option_roles.option_names(backend), kernel.entry)
-    facts = {"gpu_name": request.gpu_name, "arch": request.arch}
+    facts = request.facts
     configs = list(kernel.space.points([{**key, **facts} for key in keys]))
     if not configs:
         raise PackError("the conditions of the space exclude every config for the keys given")
@@ -109,7 +115,8 @@ def make_plan(request: Request) -> Plan:
         kernel.space.configs == decorator_space(decorated, backend)["configs"]
     stated = {*kernel.manifest.get("defines", {}), *kernel.constants}
     is_alone = is_pruned or not stated.issuperset(decorated.heuristics)
-    variants = variants_of(jit, kernel.manifest, configs, keys, uses_range, is_alone)
+    variants = variants_of(jit, kernel.manifest, configs, keys, uses_range, is_alone,
+                           facts)
     if len(variants) > VARIANTS_MAX:
         raise PackError(f"the keys need {len(variants)} variants, a build has at most "
                         f"{VARIANTS_MAX}; pack fewer keys")
@@ -137,7 +144,8 @@ def _prune(plan: Plan) -> None:
     decorated, kernel = plan.decorated, plan.request.kernel
     points, _ = decorator_configs(decorated, plan.backend)
     for i, variant in enumerate(plan.variants):
-        call = make_call(kernel.manifest, variant, kernel.constants)
+        call = make_call(kernel.manifest, variant, kernel.constants,
+                         {**variant.keys[0], **plan.request.facts})
         for name, text in kernel.manifest.get("defines", {}).items():
             if expression(text).names <= set(variant.keys[0]):
                 call[name] = expression(text).evaluate(variant.keys[0])
@@ -153,18 +161,19 @@ def _prune(plan: Plan) -> None:
                             "space.json, or pack all of them with --ignore prune_configs_by")
 
 
-def make_call(manifest: Json, variant: Variant, constants: Fields) -> Json:
-    """A call that needs this variant, without what configs and heuristics give."""
+def make_call(manifest: Json, variant: Variant, constants: Fields, scope: Fields) -> Json:
+    """A call that needs this variant, without what configs and heuristics give; `scope`: what
+    expressions read."""
     values: Json = dict(constants)
     for argument in manifest["arguments"]:
         name, dtype = argument["name"], argument["dtype"]
         if "shape" in argument:
-            shape = tuple(expression(one).evaluate(variant.keys[0]) for one in argument["shape"])
+            shape = tuple(expression(one).evaluate(scope) for one in argument["shape"])
             values[name] = Tensor(dtype, shape, is_small="S" in variant.attributes.get(name, ""))
         elif dtype == "bool" or "float" in dtype:  # one is like any other
             values[name] = True if dtype == "bool" else 0.5
         else:
-            values[name] = expression(argument["value"]).evaluate(variant.keys[0])
+            values[name] = expression(argument["value"]).evaluate(scope)
     return values
 
 
@@ -173,8 +182,9 @@ def make_task(plan: Plan, variant: Variant, config: Config) -> Task:
     constexprs, chosen, environment = option_roles.split_config(
         config, kernel.space.roles, {p.name for p in jit.params if p.is_constexpr},
         option_roles.option_names(plan.backend))
-    call = {**make_call(kernel.manifest, variant, kernel.constants),
-            **define_values(kernel.manifest, variant.keys[0], config)}
+    scope = {**variant.keys[0], **plan.request.facts, **config}
+    call = {**make_call(kernel.manifest, variant, kernel.constants, scope),
+            **define_values(kernel.manifest, scope)}
     call.update(heuristic_values(plan.decorated, call, config), **constexprs)
     may_spill = plan.request.keep_spilling or config in plan.baselines[variant.when]
     return Task(call, chosen, environment, may_spill, variant.signature)

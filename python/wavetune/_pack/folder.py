@@ -10,6 +10,7 @@ from typing import Any
 from .._canonical import Json, canonical, digest, digest_bytes, read_bytes, read_json
 from .._errors import PackError
 from . import constants
+from .expressions import expression
 from .signature import EXACT_MAX, INTEGERS
 from .spaces import Space, parse_space
 
@@ -90,9 +91,23 @@ def _integer_range(dtype: str) -> tuple[int, int]:
     return INTEGERS.get(dtype, (-exact, exact))
 
 
+# Expressions of a routed fill, beside an optional "by_row".
+_ROUTED = ("tokens", "top_k", "experts", "block")
+
+
+def _is_routed(fill: Any) -> bool:
+    members = {"what", *_ROUTED}
+    return isinstance(fill, dict) and members <= set(fill) <= {*members, "by_row", "skew"} and \
+        fill["what"] in ("tokens", "experts", "count") and \
+        all(isinstance(fill.get(name, 0), (str, int)) for name in (*_ROUTED, "by_row")) and \
+        isinstance(fill.get("skew", 0), (int, float)) and 0 <= fill.get("skew", 0) <= 8
+
+
 def _is_fill(fill: Any) -> bool:
     if isinstance(fill, dict) and len(fill) == 1:
         (kind, ends), = fill.items()
+        if kind == "routed":
+            return _is_routed(ends)
         if kind == "constant":
             return isinstance(ends, (int, float))
         if kind == "permutation":
@@ -118,7 +133,10 @@ def check_fills(arguments: list[Json]) -> None:
             raise PackError(f"argument {name} has the fill {canonical(fill)}; known are normal, "
                             'uniform, zeros, index, {"uniform": [LOW, HIGH]}, {"integers": [LOW, '
                             'HIGH]}, {"sorted": [LOW, HIGH]}, {"ramp": [START, STEP]}, '
-                            '{"permutation": N} and {"constant": VALUE}')
+                            '{"permutation": N}, {"constant": VALUE} and {"routed": {…}}')
+        elif kind == "routed" and dtype not in ("int32", "int64"):
+            raise PackError(f"argument {name} is a buffer of {dtype}, which cannot hold routed "
+                            "tokens; make it int32")
         elif kind in ("normal", "uniform") and "float" not in dtype:
             raise PackError(f"argument {name} is a buffer of {dtype}, which needs a fill of zeros, "
                             "index or integers, like :integers(0,9) behind its access in "
@@ -134,6 +152,46 @@ def check_fills(arguments: list[Json]) -> None:
                                 f"{ends[1]}, and a buffer of {dtype} takes {least} to {most}")
 
 
+def check_segments(kernel: Kernel) -> None:
+    """Refuses buffers whose extents or contents depend on more of the config than the member that
+    their segments are for (common/kernel/segments.h)."""
+    for argument in kernel.manifest["arguments"]:
+        name, member = argument["name"], argument.get("segments")
+        if "shape" not in argument:
+            if member is not None:
+                raise PackError(f"argument {name} is a scalar, which has no segments")
+            continue
+        if member is not None and member not in kernel.space.roles:
+            raise PackError(f"argument {name} has a segment for each value of {member}, which is "
+                            "no parameter of the space")
+        if member is not None and argument.get("access") != "read":
+            raise PackError(f"argument {name} is written, so it has no segments")
+        fill = argument.get("fill")
+        routed = fill.get("routed", {}) if isinstance(fill, dict) else {}
+        texts = [*argument["shape"],
+                 *(routed[one] for one in (*_ROUTED, "by_row") if one in routed)]
+        for text in texts:
+            other = expression(text).names & set(kernel.space.roles) - {member}
+            if other:
+                raise PackError(f"argument {name}: {text} reads {min(other)}, a member of the "
+                                'config; state "segments": "' + min(other) + '" or leave it out')
+
+
+def _with_arguments(document: Json, version: Json, where: str) -> Json:
+    """The version with the folder's arguments, where it changes them by name."""
+    shared, changes = document.get("arguments"), version.get("arguments")
+    if not isinstance(changes, dict) or not isinstance(shared, list):
+        return version
+    names = [argument.get("name") for argument in shared]
+    for name, change in changes.items():
+        if name not in names or not isinstance(change, (dict, type(None))):
+            raise PackError(f'{where}: "arguments" has {name}, which is none of the folder\'s '
+                            "arguments with an object of changes, or null")
+    return {**version, "arguments": [
+        {**argument, **changes.get(name, {})} for name, argument in zip(names, shared)
+        if changes.get(name, {}) is not None]}
+
+
 def find_version(place: str) -> tuple[Path, Json, str]:
     """The folder, its kernel.json and the triton version that "DIR" or "DIR:VERSION" means."""
     folder, wanted = split_place(place)
@@ -143,16 +201,18 @@ def find_version(place: str) -> tuple[Path, Json, str]:
             isinstance(v, dict) for v in versions.values()):
         raise PackError(f'{folder}/kernel.json must have "versions", at least one')
     name = _find_version(folder, versions, wanted)
-    if versions[name].get("language") != "triton":
-        raise PackError(f"{folder}:{name} is in {versions[name].get('language')}; only kernels in triton "
+    version = versions[name]
+    if version.get("language") != "triton":
+        raise PackError(f"{folder}:{name} is in {version.get('language')}; only kernels in triton "
                         "are packed, agents compile the others")
-    return folder, document, name
+    own = _with_arguments(document, version, f"{folder}/kernel.json, version {name}")
+    return folder, {**document, "versions": {**versions, name: own}}, name
 
 
 def load_kernel(place: str) -> Kernel:
     """The version's manifest and space; its sources must be there."""
     folder, document, name = find_version(place)
-    version = document["versions"][name]
+    version, where = document["versions"][name], f"{folder}/kernel.json, version {name}"
     if "from" in version:
         raise PackError(f"{folder}:{name} is an entry for a function of an installed package: "
                         f"`python3 -m wavetune pack {folder}:{name} --package-root SITE-PACKAGES "
@@ -164,8 +224,7 @@ def load_kernel(place: str) -> Kernel:
                          ("arguments", list)):
         if not isinstance(manifest.get(member), kind) or member == "sources" and not manifest[
                 member]:
-            raise PackError(f'{folder}/kernel.json, version {name}: "{member}" is missing or of '
-                            "another type")
+            raise PackError(f'{where}: "{member}" is missing or of another type')
     manifest["sources"] = [_source(folder, path) for path in manifest["sources"]]
     if "reference" in manifest:
         manifest["reference"] = {**manifest["reference"],

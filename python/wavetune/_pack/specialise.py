@@ -42,10 +42,10 @@ class Variant:
 
 
 class _Specialiser:
-    """Collects one key's specialisation, argument by argument."""
+    """Collects one key's specialisation, argument by argument. `facts`: gpu_name and arch."""
 
-    def __init__(self, key: Key, uses_range: bool):
-        self.key, self.uses_range = key, uses_range
+    def __init__(self, key: Key, uses_range: bool, configs: list[Config], facts: Key):
+        self.key, self.uses_range, self.configs, self.facts = key, uses_range, configs, facts
         self.signature: dict[str, str] = {}
         self.constexprs: Json = {}
         self.attributes: dict[str, str] = {}
@@ -56,6 +56,28 @@ class _Specialiser:
             return expression(text).evaluate(self.key)
         except ExpressionError as error:
             raise PackError(f"{place}, for the key {format_key(self.key)}: {error}") from None
+
+    def partials(self, text: str) -> list[str]:
+        """The expression with the values of each config and of facts in place of their names: one
+        over the key; each once."""
+        names = sorted(expression(text).names - set(self.key))
+        if not names:
+            return [text]
+        scopes = ({**self.facts, **config} for config in self.configs)
+        points = dict.fromkeys(tuple((name, scope[name]) for name in names if name in scope)
+                               for scope in scopes)
+        return [substitute(text, dict(point)) for point in points]
+
+    def evaluate_all(self, text: str, place: str) -> list[tuple[str, Any]]:
+        return [(one, self.evaluate(one, place)) for one in self.partials(text)]
+
+    def same(self, found: set[bool], name: str, what: str) -> bool:
+        """What holds for a key must hold for each config, where it is a part of the signature."""
+        if len(found) > 1:
+            raise PackError(f"argument {name} {what} for some configs only, with the key "
+                            f"{format_key(self.key)}, and Triton has another signature then; "
+                            "exclude them by a condition of the space")
+        return found.pop()
 
     def require(self, text: str, condition: str) -> None:
         """`condition` holds for this key; it is kept when it depends on the key."""
@@ -75,9 +97,11 @@ class _Specialiser:
         if self.uses_range:
             extents = [str(extent) for extent in argument["shape"]]
             text = " * ".join([*map(grouped, extents), str(BYTES[dtype])])
-            size = self.evaluate(text, f"the size of argument {name}")
-            fits = size <= _INT32[1]
-            self.require(text, f"{text} {'<=' if fits else '>'} {_INT32[1]}")
+            sizes = self.evaluate_all(text, f"the size of argument {name}")
+            fits = self.same({size <= _INT32[1] for _, size in sizes}, name,
+                             "has more than 2^31 - 1 bytes")
+            for one, _ in sizes:
+                self.require(one, f"{one} {'<=' if fits else '>'} {_INT32[1]}")
             attributes += "S" if fits else ""
         if attributes:
             self.attributes[name] = attributes
@@ -110,44 +134,45 @@ class _Specialiser:
 
     def integer(self, parameter: Any, dtype: str, text: str, annotated: str | None) -> None:
         name = parameter.name
-        value = self.evaluate(text, f"argument {name}")
-        if type(value) is not int:
-            raise PackError(f"argument {name} is an integer and its value for the key "
-                            f"{format_key(self.key)} is {value!r}")
-        term, fits = grouped(text), _INT32[0] <= value <= _INT32[1]
-        if dtype == "int32" and not fits:
-            raise PackError(f"argument {name} is int32 and its value for the key "
-                            f"{format_key(self.key)} is {value}; make it int64")
+        found = self.evaluate_all(text, f"argument {name}")
+        for _, value in found:
+            if type(value) is not int:
+                raise PackError(f"argument {name} is an integer and its value for the key "
+                                f"{format_key(self.key)} is {value!r}")
+            if dtype == "int32" and not _INT32[0] <= value <= _INT32[1]:
+                raise PackError(f"argument {name} is int32 and its value for the key "
+                                f"{format_key(self.key)} is {value}; make it int64")
+        fits = self.same({_INT32[0] <= value <= _INT32[1] for _, value in found}, name,
+                         "needs 64 bits")
         specialise = not parameter.do_not_specialize
         if specialise and not annotated:
-            self.require(text, f"{term} {'==' if value == 1 else '!='} 1")
-            if value == 1:
+            is_one = self.same({value == 1 for _, value in found}, name, "is 1")
+            for one, _ in found:
+                self.require(one, f"{grouped(one)} {'==' if is_one else '!='} 1")
+            if is_one:
                 self.constexprs[name] = 1
                 return
         if annotated:
             self.signature[name] = annotated
         else:
             self.signature[name] = "i32" if fits else "i64"
-            if dtype == "int64":
-                condition = f"{_INT32[0]} <= {term} <= {_INT32[1]}"
-                self.require(text, condition if fits else f"not {condition}")
+            for one, _ in found if dtype == "int64" else ():
+                condition = f"{_INT32[0]} <= {grouped(one)} <= {_INT32[1]}"
+                self.require(one, condition if fits else f"not {condition}")
         if specialise and not parameter.do_not_specialize_on_alignment:
-            divides = value % 16 == 0
-            self.require(text, f"{term} % 16 {'==' if divides else '!='} 0")
-            if divides:
+            for one, value in found:
+                self.require(one, f"{grouped(one)} % 16 {'==' if value % 16 == 0 else '!='} 0")
+            if all(value % 16 == 0 for _, value in found):
                 self.attributes[name] = "D"
 
-    def define(self, name: str, text: str, configs: list[Config]) -> None:
+    def define(self, name: str, text: str) -> None:
         """A constexpr of the key: for every config the value that this key gives."""
         reads = expression(text).names
         if not reads & set(self.key):
             return
-        is_of_key_alone = reads <= set(self.key)
-        for config in configs[:1] if is_of_key_alone else configs:
-            partial = text if is_of_key_alone else substitute(text, config)
-            value = self.evaluate(partial, f"constexpr {name}")
+        for partial, value in self.evaluate_all(text, f"constexpr {name}"):
             self.require(partial, f"{grouped(partial)} == {value!r}")
-            if is_of_key_alone:
+            if reads <= set(self.key):
                 self.constexprs[name] = value
 
     def when(self) -> str:
@@ -163,13 +188,13 @@ class _Specialiser:
 
 
 def specialise(jit: Any, manifest: Fields, configs: list[Config], key: Key,
-               uses_range: bool, is_alone: bool = False) -> Variant:
+               uses_range: bool, is_alone: bool = False, facts: Key | None = None) -> Variant:
     """The variant that one key needs; `uses_range`: buffers of at most 2^31 - 1 bytes are special;
     `is_alone`: functions of the package were evaluated for this key, so that its code is for no
     other."""
     arguments = {argument["name"]: argument for argument in manifest["arguments"]}
     defines = manifest.get("defines", {})
-    own = _Specialiser(key, uses_range)
+    own = _Specialiser(key, uses_range, configs, facts or {})
     for name, value in key.items() if is_alone else ():
         if isinstance(value, float):
             raise PackError(f"the heuristics or the pruning of {jit.__name__} are evaluated for "
@@ -185,25 +210,26 @@ def specialise(jit: Any, manifest: Fields, configs: list[Config], key: Key,
         elif not parameter.is_constexpr and str(defines.get(parameter.name)) == "None":
             own.constexprs[parameter.name] = None
         elif parameter.name in defines:
-            own.define(parameter.name, str(defines[parameter.name]), configs)
+            own.define(parameter.name, str(defines[parameter.name]))
         elif not parameter.is_constexpr:
             own.constexprs[parameter.name] = parameter.default
     return Variant(own.when(), own.signature, own.constexprs, own.attributes, [key])
 
 
 def variants_of(jit: Any, manifest: Fields, configs: list[Config], keys: list[Key],
-                uses_range: bool, is_alone: bool = False) -> list[Variant]:
+                uses_range: bool, is_alone: bool = False,
+                facts: Key | None = None) -> list[Variant]:
     """The variants of all keys, the most special first; keys with one specialisation share one."""
     found: dict[str, Variant] = {}
     for key in keys:
-        variant = specialise(jit, manifest, configs, key, uses_range, is_alone)
+        variant = specialise(jit, manifest, configs, key, uses_range, is_alone, facts)
         own = found.setdefault(variant.when, variant).keys
         if key not in own:
             own.append(key)
     return sorted(found.values(), key=lambda variant: variant.speciality)
 
 
-def define_values(manifest: Fields, key: Key, config: Config) -> Json:
-    """The constexprs of the manifest's defines for a key and a config."""
-    return {name: expression(text).evaluate({**key, **config})
+def define_values(manifest: Fields, scope: Key) -> Json:
+    """The constexprs of the manifest's defines; `scope`: key, config, gpu_name and arch."""
+    return {name: expression(text).evaluate(scope)
             for name, text in manifest.get("defines", {}).items()}

@@ -69,8 +69,14 @@ def _partition() -> str | None:
 
 
 def partitions() -> set[str]:
-    """How this machine's GPUs are partitioned."""
-    return {text.strip() for text in texts("/sys/class/drm/card*/device/current_compute_partition")}
+    """How this machine's GPUs are partitioned, as agents state it (common/node/node.c): SPX/NPS1,
+    or SPX where the memory's mode is not known."""
+    found = set()
+    for path in glob.glob("/sys/class/drm/card*/device/current_compute_partition")[:64]:
+        compute = read(path).strip()
+        memory = read(path.replace("_compute_", "_memory_")).strip()
+        found.add(f"{compute}/{memory}" if compute and memory else compute)
+    return found
 
 
 def gpu_texts() -> list[tuple[str, str]]:

@@ -104,6 +104,9 @@ def start() -> Program | None:
             return None  # nothing runs on a GPU
         _program = Program(found)
         os.register_at_fork(after_in_child=_after_fork)
+        _start_tables(_program)
+        if not (found.url or found.cache or found.capture_to):
+            return _program  # tables are all that is asked for
         _start_capture(_program)
         restore.start(_program.restorer)
         when_there(["triton.backends"], _program.launchers.patch)
@@ -117,6 +120,13 @@ def start() -> Program | None:
             from .found import start as start_found
             start_found(_program)
     return _program
+
+
+def _start_tables(own: Program) -> None:
+    """Tables that are named, and what others lack."""
+    if own.settings.tables or own.sender is not None:
+        from . import plugins
+        plugins.start(own)
 
 
 def _start_capture(own: Program) -> None:

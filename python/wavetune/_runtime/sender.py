@@ -53,7 +53,8 @@ class Sender:
         """In the child: the parent sends what it queued."""
         self._worker.after_fork()
         self._condition = self._worker.condition
-        self._misses: list[Named] = []
+        # by the member of a report of demand: keys of programs' functions, keys of kernels
+        self._misses: dict[str, list[Named]] = {"missed": [], "items": []}
         self._files: deque[tuple[str, bytes]] = deque()
         self._is_probing = False
         self._may_send_counters = self._may_send_misses = self._may_send_files = True
@@ -63,14 +64,22 @@ class Sender:
 
     def missed(self, item: Named) -> None:
         """Is sent with the next report."""
+        self._miss("missed", item)
+
+    def wanted(self, item: Named) -> None:
+        """A key of a kernel, of which there may be a registered one: the same."""
+        self._miss("items", item)
+        self.counted()
+
+    def _miss(self, member: str, item: Named) -> None:
         with self._condition:
-            if self._may_send_misses and len(self._misses) < MISSES_MAX:
-                self._misses.append(item)
+            if self._may_send_misses and len(self._misses[member]) < MISSES_MAX:
+                self._misses[member].append(item)
 
     def tuned(self, item: Named, ms: float) -> None:
         """The program tuned what it missed."""
         with self._condition:
-            if any(item is one for one in self._misses):
+            if any(item is one for one in self._misses["missed"]):
                 item["tuning_ms"] = round(ms, 3)
                 self._report_at = min(self._report_at, time.monotonic() + GATHER_S)
                 self._worker.wake()
@@ -105,7 +114,7 @@ class Sender:
         log_counters()
 
     def _has_report(self) -> bool:
-        return bool(self._misses) or self._may_send_counters and counters.is_pending()
+        return any(self._misses.values()) or self._may_send_counters and counters.is_pending()
 
     # In the thread.
 
@@ -151,18 +160,20 @@ class Sender:
 
     def _send_misses(self) -> None:
         with self._condition:
-            if not self._misses:
-                return
-            missed, self._misses = self._misses, []
-        answer = self._post("/v1/demand", {**self.head(), "missed": missed})
+            missed, self._misses = self._misses, {name: [] for name in self._misses}
+        stated = {name: items for name, items in missed.items() if items}
+        if not stated:
+            return
+        answer = self._post("/v1/demand", {**self.head(), **stated})
         if answer is None or answer.status < 300:
             return
         with self._condition:
             if answer.status != 429:
                 # a server that is older, or a token without the role
-                self._may_send_misses, self._misses = False, []
+                self._may_send_misses, self._misses = False, {name: [] for name in missed}
             elif not self._worker.is_ended:
-                self._misses = missed + self._misses[:MISSES_MAX - len(missed)]
+                self._misses = {name: (items + self._misses[name])[:MISSES_MAX]
+                                for name, items in missed.items()}
                 self._report_later()
 
     def _send_counters(self) -> None:

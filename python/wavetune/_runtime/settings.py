@@ -44,6 +44,7 @@ class Settings:
 
         self.url = (get("WAVETUNE_URL") or "").rstrip("/") or None
         self.cache = get("WAVETUNE_CACHE")
+        self.tables = [path for path in (get("WAVETUNE_TABLES") or "").split(":") if path]
         self.identity_path = get("WAVETUNE_IDENTITY") or "/etc/wavetune/identity.json"
         self.token = token
         self.ca_file = get("WAVETUNE_CA_FILE")

@@ -72,13 +72,13 @@ def _table_add(x_ptr, y_ptr, n, group, stride, TYPE: tl.constexpr, EVEN: tl.cons
 }
 ENTRY = {
     "name": "table_add", "key": ["n"],
-    "arguments": [{"name": "x_ptr", "dtype": "float16", "shape": ["n"], "access": "read"},
+    "arguments": [{"name": "x_ptr", "dtype": "float32", "shape": ["n"], "access": "read"},
                   {"name": "y_ptr", "dtype": "float32", "shape": ["n"], "access": "write"},
                   *({"name": name, "dtype": "int64", "value": value} for name, value in (("n", "n"), ("group", 128), ("stride", 1)))],
     "reference": {"source": "reference.c", "outputs": {"y_ptr": "table_add_at"}},
     "launch": {"grid": ["ceil_div(n, BLOCK_SIZE)"]}, "defines": {"EVEN": "n % BLOCK_SIZE == 0"},
     "versions": {"vllm": {
-        "language": "triton", "entry": "_table_add", "from": {"module": "vllm.layers.table_add"},
+        "language": "triton", "entry": "_table_add", "from": {"module": "vllm.layers.table_add"}, "arguments": {"x_ptr": {"dtype": "float16"}},
         "constexprs": {"TYPE": {"dtype": "float32"}}, "space": "add.space.json",
         "captured": {"key": {"n": "n"}, "when": "group == 128 and x_ptr_extent_0 == n"}}}}
 SPACE = {"parameters": {"BLOCK_SIZE": [64, 128], "num_warps": [2, 4]}, "roles": {"num_warps": "option"},

@@ -60,7 +60,8 @@ def _evaluated(text: Any, scope: Fields, what: str) -> Any:
     try:
         return expression(str(text)).evaluate(scope)
     except ExpressionError as error:
-        raise Unmatched(f"{what}: {error}") from None
+        why = str(error).partition("; known are")[0]  # some hundred names
+        raise Unmatched(f"{what}: {why}") from None
 
 
 def key_of(entry: Entry, launch: Launch) -> Json:
@@ -73,7 +74,7 @@ def key_of(entry: Entry, launch: Launch) -> Json:
            for name in manifest["key"]}
     if "when" in captured and not _evaluated(captured["when"], scope, '"when"'):
         raise Unmatched(f"its condition does not hold: {captured['when']}")
-    known = {**key, **{name: scope[name] for name in entry.members if name in scope}}
+    known = {**key, "arch": launch.arch, **{name: scope[name] for name in entry.members if name in scope}}
 
     stated: Json = dict(manifest.get("defines", {}))
     for argument in manifest["arguments"]:

@@ -491,4 +491,5 @@ def main():
             run.server.stop()
 
 
-main()
+if __name__ == "__main__":
+    main()

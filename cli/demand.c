@@ -7,7 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/demand_log.h"
-#include "common/space/key.h"
+#include "common/formats/table_exports.h"
 
 #define MANIFESTS_MAX 1000 /* kernels whose exports are read */
 #define TIMEOUT_MS 10000
@@ -65,71 +65,36 @@ static int reported_print(struct options *options) {
 
 /* Logs */
 
-/* Whether a table can be one whose exports state a constant; `found`: what its name has, or NULL.
- */
-static bool constant_fits(const char *name, const json_t *stated, const json_t *found) {
-  const char *text = json_string_value(stated);
-  if (!found)
-    return !json_is_true(stated) && !text && !json_is_array(stated);
-  if (json_is_array(stated)) {
-    cleanup_free char *shape = json_dumps(stated, JSON_COMPACT);
-    return string_equal(shape, json_string_value(found));
-  }
-  if (string_equal(name, "cache_dtype") && string_equal(text, "bfloat16"))
-    text = "float16"; /* vLLM has one table for both */
-  return text ? string_equal(text, json_string_value(found)) : json_equal(stated, found);
-}
-
-/* Whether a member of the exports is of a row, which the name of a table does not have: the number
- * of rows, or LoRA's extents. */
-static bool is_of_row(const char *name) {
-  static const char *const names[] = {"M", "batch", "max_loras", "num_slices", "m", "k", "n", "i"};
-  list_foreach (one, names)
-    if (string_equal(name, *one))
-      return true;
-  return false;
-}
-
-/* Reads what the name of a missed table states of a kernel's key into `key`; *ret_row is the member
- * that tells the rows of a table apart, if the key has one. False: the kernel has no such table. An
- * expression of the exports cannot be inverted and states nothing. */
-static bool key_of_miss(const json_t *manifest, const json_t *miss, json_t *key,
+/* Reads what the name of a missed table states of the kernel's key into `key`; *ret_row is the
+ * member that tells the rows of a table apart, if the key has one. False: the kernel has no such
+ * table. An expression of the exports cannot be inverted and states nothing. */
+static bool key_of_miss(const struct kernel *kernel, const json_t *miss, json_t *key,
                         const char **ret_row) {
-  const char *table = cli_member(miss, "table");
-  const json_t *members = json_object_get(miss, "members"),
-               *exports = json_object_get(json_object_get(manifest, "exports"), table);
-  if (!json_is_object(exports))
+  cleanup_table_mapping struct table_mapping mapping = {0};
+  const struct table_kind *kind;
+  struct error ignored;
+  if (!table_family_find(cli_member(miss, "table"), &kind) || !table_is_exported(kind, kernel) ||
+      !table_mapping_read(kind, kernel, &mapping, &ignored))
     return false;
 
-  json_members (members, name, found)
-    if (!json_object_get(exports, name))
-      return false;
-  json_members (exports, name, stated) {
-    const char *text = json_string_value(stated);
-    json_t *found = json_object_get(members, name);
-    bool is_member = false,
-         is_flag = string_equal(name, "down") || string_equal(name, "per_channel_quant");
-    json_elements (json_object_get(manifest, "key"), i, one)
-      is_member |= text && string_equal(json_string_value(one), text);
-
-    if (string_equal(name, "config") || string_equal(name, "switches") ||
-        string_equal(name, "prefer"))
+  for (size_t i = 0; i < kind->n_members; i++) {
+    const struct table_member *member = &kind->members[i];
+    const struct table_source *source = &mapping.sources[i];
+    json_t *found = json_object_get(json_object_get(miss, "members"), member->name);
+    if (member->use == TABLE_ROW) {
+      if (i + 1 == kind->n_members && member == table_first_row(kind))
+        *ret_row = source->member;
       continue;
-    if (is_of_row(name)) {
-      if (is_member && (string_equal(name, "M") || string_equal(name, "batch")))
-        *ret_row = text;
-    } else if (is_member) {
-      cleanup_json json_t *value = found     ? json_incref(found)
-                                   : is_flag ? json_false()
-                                             : json_null();
-      const json_t *before = json_object_get(key, text);
-      if (before && !json_equal(before, value))
-        return false;
-      json_object_set(key, text, value);
-    } else if (!(text && (is_flag || json_is_integer(found))) &&
-               !constant_fits(name, stated, found)) {
-      return false;
     }
+
+    cleanup_json json_t *value = found                         ? json_incref(found)
+                                 : member->value == TABLE_FLAG ? json_false()
+                                                               : json_null();
+    const json_t *stated = source->member ? json_object_get(key, source->member) : source->constant;
+    if (stated && !json_equal(stated, value))
+      return false;
+    if (source->member)
+      json_object_set(key, source->member, value);
   }
   return true;
 }
@@ -150,31 +115,29 @@ static char *submit_command(const json_t *miss, const json_t *key, const char *r
   return xasprintf("wavetune submit DIR --key %s --environment %s", of_key, of_environment);
 }
 
-/* Adds to each miss "kernels", what the manifest states of it. */
-static void misses_map(const json_t *misses, const char *hash, const json_t *manifest) {
-  if (!json_object_get(manifest, "exports"))
-    return;
+/* Adds to each miss whose table the kernel has, in "kernels", what is known of its key. */
+static void misses_map(const json_t *misses, const struct kernel *kernel) {
   json_elements (misses, i, miss) {
     cleanup_json json_t *found = json_object(), *key = json_object(), *lacks = json_array();
     const char *row = NULL;
-    if (!key_of_miss(manifest, miss, found, &row))
+    if (!key_of_miss(kernel, miss, found, &row))
       continue;
-    json_elements (json_object_get(manifest, "key"), j, name) { /* in the order of the key */
-      const char *text = json_string_value(name);
-      json_t *value = json_object_get(found, text);
+    for (size_t j = 0; j < kernel->n_key_names; j++) { /* in the order of the key */
+      const char *name = kernel->key_names[j];
+      json_t *value = json_object_get(found, name);
       if (value)
-        json_object_set(key, text, value);
-      else if (!string_equal(text, row))
-        json_array_append(lacks, name);
+        json_object_set(key, name, value);
+      else if (!string_equal(name, row))
+        json_push(lacks, json_string(name));
     }
 
     json_t *kernels = json_object_get(miss, "kernels");
     cleanup_free char *command = json_array_size(lacks) ? NULL : submit_command(miss, key, row);
     if (!kernels)
       json_put(miss, "kernels", kernels = json_array());
-    json_push(kernels, json_pack("{s:s, s:s, s:O, s:s?, s:O, s:s?}", "name",
-                                 cli_member(manifest, "name"), "kernel", hash, "key", key, "row",
-                                 row, "lacks", lacks, "command", command));
+    json_push(kernels, json_pack("{s:s, s:o, s:O, s:s?, s:O, s:s?}", "name", kernel->name, "kernel",
+                                 json_digest_text(&kernel->hash), "key", key, "row", row, "lacks",
+                                 lacks, "command", command));
   }
 }
 
@@ -202,7 +165,10 @@ static void misses_look_up(const struct options *options, const json_t *misses) 
     }
     cleanup_free char *path = cli_path("/v1/kernels/", hash, "");
     cleanup_json json_t *answer = cli_get(client, path);
-    misses_map(misses, hash, json_object_get(answer, "manifest"));
+    cleanup_kernel struct kernel *parsed = NULL;
+    if (kernel_parse(json_object_get(answer, "manifest"), &parsed,
+                     &error)) /* else of a newer one */
+      misses_map(misses, parsed);
   }
 }
 

@@ -6,7 +6,8 @@
 
 #include <errno.h>
 
-#define NAME_MAX_HERE 512
+#include "common/formats/tables.h"
+
 #define NUMBER_DIGITS_MAX 9
 #define READ_SIZE 65536
 
@@ -53,125 +54,39 @@ static bool is_number(const char *text) {
          strspn(text, "0123456789") == size;
 }
 
-/* Reads "E=8,N=14336,…" into `members`; commas within [] do not separate. Numbers are those that
- * `numbers` names. False: it is not such a name. */
-static bool members_read(const char *name, const char *const *numbers, json_t *members) {
-  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
-  for (const char *at = name; *at;) {
-    size_t size = strspn(at, letters);
-    if (!size || at[size] != '=')
-      return false;
-    cleanup_free char *member = xstrndup(at, size);
-    at += size + 1;
-    size = strcspn(at, ",");
-    if (*at == '[') {
-      size = strcspn(at, "]");
-      if (!at[size++])
-        return false;
-    }
-    cleanup_free char *value = xstrndup(at, size);
-    at += size;
-    if (!size || (*at && *at != ',') || json_object_get(members, member))
-      return false;
-    at += *at == ',';
-
-    bool is_of_numbers = false;
-    for (size_t i = 0; numbers[i]; i++)
-      is_of_numbers |= string_equal(member, numbers[i]);
-    if (is_of_numbers && !is_number(value))
-      return false;
-    json_put(members, member,
-             is_of_numbers ? json_integer(strtoll(value, NULL, 10)) : json_string(value));
-  }
-  return true;
+/* The tables that a line is about: its words tell the programs apart, for the same GEMM the blank
+ * in SGLang's names does. */
+static const struct table_family *family_of(const char *path, const char *line) {
+  const char *name = path_name(path);
+  if (string_starts(name, "N="))
+    return strstr(name, ", ") || strstr(path, "/sglang/") ? &tables_sglang_w8a8 : &tables_vllm_w8a8;
+  return strstr(line, "MoE kernel config") || strstr(line, "Down MoE") ? &tables_sglang_moe
+                                                                       : &tables_vllm_moe;
 }
 
-/* The version of "…/triton_3_4_0/…" in a path, the caller's; NULL: there is none. */
-static char *version_of_path(const char *path) {
-  const char *at = strstr(path, "/triton_");
-  if (!at)
-    return NULL;
-  at += strlen("/triton_");
-  size_t size = strspn(at, "0123456789_");
-  return size && at[size] == '/' ? text_replace(xstrndup(at, size), "_", '.') : NULL;
-}
-
-/* Reads the path of a table as a miss; NULL: its name is not one of a table. `line` is the whole
- * line, whose words tell the programs apart. */
+/* Reads the path of a table as a miss; NULL: its name is not one of a table. */
 static json_t *miss_of_path(const char *path, const char *line) {
-  static const char *const of_moe[] = {"E", "N", NULL}, *const of_gemm[] = {"N", "K", NULL},
-                           *const of_ssm[] = {"headdim", "dstate", NULL};
-  const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path,
-             *table, *const * numbers;
-  cleanup_free char *name = xstrndup(file, strlen(file) - strlen(".json"));
-  cleanup_json json_t *members = json_object();
-  bool is_down = false;
-  if (strstr(line, phrases[1])) {
-    char *operation = strstr(name, "_FUSED_MOE_LORA_");
-    table = operation ? "vllm-lora-moe" : "vllm-lora";
-    operation = operation ? operation : strstr(name, "_SHRINK");
-    operation = operation ? operation : strstr(name, "_EXPAND_");
-    if (!operation || operation == name)
-      return NULL;
-    *operation = '\0';
-    return json_pack("{s:s, s:s, s:s, s:{s:s}}", "table", table, "file", file, "device", name,
-                     "members", "op", operation + 1);
-  }
-
-  if (string_starts(name, "E=")) {
-    bool is_sglang = strstr(line, "MoE kernel config") || strstr(line, "Down MoE");
-    table = is_sglang ? "sglang-moe" : "vllm-moe";
-    numbers = of_moe;
-    is_down = is_sglang && string_ends(name, "_down");
-    if (is_down)
-      name[strlen(name) - strlen("_down")] = '\0';
-  } else if (string_starts(name, "N=")) {
-    table = strstr(name, ", ") || strstr(path, "/sglang/") ? "sglang-w8a8" : "vllm-w8a8";
-    numbers = of_gemm;
-  } else {
-    table = "vllm-ssm";
-    numbers = of_ssm;
-  }
-
-  if (!members_read(name, numbers, members))
+  static const char fallback[] = "Fallback to triton version ";
+  const struct table_family *family = family_of(path, line);
+  cleanup_table_place struct table_place place = {0};
+  cleanup_json json_t *row = NULL;
+  const struct table_kind *kind;
+  struct error ignored;
+  if (!table_kind_of_path(family, path) ||
+      !table_path_parse(family, path, &kind, &row, &place, &ignored))
     return NULL;
-  for (size_t i = 0; numbers[i]; i++)
-    if (!json_object_get(members, numbers[i]))
-      return NULL;
-  const char *shape = json_text(members, "block_shape"),
-             *device = json_text(members, "device_name");
-  if (!device)
-    return NULL;
-  if (string_equal(json_text(members, "backend"), "flydsl")) {
-    table = "vllm-flydsl";
-    json_object_del(members, "backend");
-    json_object_del(members, "dtype");
-  }
 
-  json_t *miss = json_pack("{s:s, s:s, s:s, s:O}", "table", table, "file", file, "device", device,
-                           "members", members);
-  json_object_del(members, "device_name");
-  if (shape) {
-    long long n, k;
-    char *tight = sscanf(shape, "[%9lld,%9lld]", &n, &k) == 2 ? xasprintf("[%lld,%lld]", n, k)
-                                                              : xstrdup(shape);
-    json_put(members, "block_shape", json_string(tight));
-    free(tight);
-  }
-  if (json_object_get(members, "per_channel_quant"))
-    json_put(members, "per_channel_quant", json_true());
-  if (is_down)
-    json_put(members, "down", json_true());
-  if (string_equal(table, "sglang-moe")) {
-    static const char fallback[] = "Fallback to triton version ";
-    cleanup_free char *version = version_of_path(path);
-    const char *other = strstr(line, fallback);
-    if (version)
-      json_put(miss, "triton", json_string(version));
-    if (other) {
-      other += strlen(fallback);
-      json_put(miss, "fallback", json_stringn(other, strspn(other, "0123456789.")));
-    }
+  json_t *members = json_object();
+  json_members (row, name, value)
+    if (!json_is_null(value) && !json_is_false(value))
+      json_object_set(members, name, value);
+  json_t *miss = json_pack("{s:s, s:s, s:s, s:o, s:s*}", "table", kind->name, "file",
+                           path_name(path), "device", place.device ? place.device : "", "members",
+                           members, "triton", place.triton);
+  const char *other = strstr(line, fallback);
+  if (other) {
+    other += strlen(fallback);
+    json_put(miss, "fallback", json_stringn(other, strspn(other, "0123456789.")));
   }
   return miss;
 }
@@ -192,24 +107,17 @@ static const char *path_end(const char *at) {
 static void paths_read(struct demand_log *log, const char *line, const char *at) {
   cleanup_free char *first = NULL;
   for (const char *end; (end = path_end(at)); at = end + 2) {
-    const char *begin = at;
-    for (const char *c = at; c < end; c++)
-      begin = *c == '/' ? c + 1 : begin;
-    cleanup_free char *path = xstrndup(at, (size_t)(end - at)),
-                      *file = xstrndup(begin, (size_t)(end - begin));
-    json_t *miss = strlen(file) <= NAME_MAX_HERE ? miss_of_path(path, line) : NULL;
-    if (!miss) {
-      log->n_unread += first == NULL;
-      return;
-    }
-    if (first && string_equal(file, first))
-      json_decref(miss);
-    else
+    cleanup_free char *path = xstrndup(at, (size_t)(end - at));
+    bool is_again = string_equal(path_name(path), first);
+    json_t *miss = is_again ? NULL : miss_of_path(path, line);
+    if (!miss && !is_again)
+      break;
+    if (miss)
       miss_add(log, miss);
     if (!first)
-      first = TAKE(file);
-    if (!string_starts(end, ", /") || !path_end(end))
-      return;
+      first = xstrdup(path_name(path));
+    if (!string_starts(end, ", /"))
+      break;
   }
   log->n_unread += first == NULL;
 }
@@ -252,15 +160,9 @@ static void aiter_read(struct demand_log *log, const char *at) {
   }
 
   file += strlen(within);
-  size_t size = strcspn(file, ", ");
-  for (const char *c = file; c < file + size;)
-    if (*c++ == '/') {
-      size -= (size_t)(c - file);
-      file = c;
-    }
-  cleanup_free char *name = xstrndup(file, size);
-  miss_add(log, json_pack("{s:s, s:s, s:s, s:O}", "table", "aiter-csv", "file", name, "device", "",
-                          "members", members));
+  cleanup_free char *path = xstrndup(file, strcspn(file, ", "));
+  miss_add(log, json_pack("{s:s, s:s, s:s, s:O}", "table", "aiter-csv", "file", path_name(path),
+                          "device", "", "members", members));
 }
 
 void demand_log_line(struct demand_log *log, const char *line, size_t size) {

@@ -3,8 +3,9 @@
  * A miss is {"table", "file", "device", "members", "misses"}: the kind of table, as in "exports"
  * ("vllm-moe", "vllm-w8a8", "vllm-ssm", "vllm-lora", "vllm-lora-moe", "vllm-flydsl", "sglang-moe",
  * "sglang-w8a8"; no exports have "aiter-csv"), the name of the file, the device in it, what else is
- * in it, and how many lines state it. SGLang's have "triton", the version whose folder has no such file, and
- * "fallback", the version whose table is read in its place. A block shape is the text "[128,128]".
+ * in it, and how many lines state it. SGLang's have "triton", the version whose folder has no such
+ * file, and "fallback", the version whose table is read in its place. A block shape is the text
+ * "[128,128]".
  *
  * Any bytes may be in a log: a line is read up to LOG_LINE_MAX bytes, at most LOG_MISSES_MAX
  * different misses are kept, and what goes into JSON is printable ASCII.

@@ -113,6 +113,8 @@ static bool folder_export(const struct cache_files *files, const char *to, struc
 static void answer_print(const struct cache_files *files, const struct release *release,
                          const char *to, bool as_json) {
   const char *text = DIGEST_TEXT(&release->digest);
+  for (size_t i = 0; i < files->n_notes; i++)
+    fprintf(stderr, "wavetune: %s\n", files->notes[i]);
   if (!as_json) {
     printf("%zu file%s of %s in %s\n", files->n, files->n == 1 ? "" : "s", text, to);
     for (size_t i = 0; i < files->n_skipped; i++) {

@@ -141,6 +141,9 @@ static bool format_render(struct fetch *fetch, struct http_source *source,
             first->key ? " " : "", first->key ? first->key : "", first->reason);
   }
 
+  for (size_t i = 0; i < files.n_notes; i++)
+    fprintf(stderr, "wavetune: %s: %s\n", format->name, files.notes[i]);
+
   begin_ns = clock_monotonic_ns();
   file_stream_add(stream, format->name, &files);
   fetch->took_ns[WORK_WRITE] += clock_monotonic_ns() - begin_ns;

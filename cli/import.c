@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "cli/oci.h"
 #include "common/base/file.h"
-#include "common/cache/format.h"
+#include "common/formats/tables.h"
 #include "common/kernel/kernel_folder.h"
 #include "common/program/terminal.h"
 
@@ -182,6 +182,17 @@ static void files_read(char *const *paths, size_t n_paths, struct import *import
   for (size_t i = 1; i < names->n; i++)
     if (string_equal(names->all[i - 1], names->all[i]))
       cli_refuse(EXIT_USAGE, "%s is named twice", names->all[i]);
+
+  /* What states where a table was measured is read with it, named or not. */
+  size_t n_named = names->n;
+  for (size_t i = 0; n_named && import->format->is_table && i < names->n_roots; i++) {
+    cleanup_free char *path = xasprintf("%s/" TABLES_FILE, names->roots[i]);
+    const char *key = path;
+    struct stat status;
+    if (stat(path, &status) == 0 && S_ISREG(status.st_mode) &&
+        !bsearch(&key, names->all, n_named, sizeof *names->all, texts_compare))
+      names_add(names, path, status.st_size);
+  }
 
   struct progress progress = progress_start(stderr, "files", names->n);
   for (size_t i = 0; i < names->n; i++) {

@@ -8,6 +8,7 @@
 
 #include "cli/channel.h"
 #include "common/base/time.h"
+#include "common/formats/tables.h"
 #include "common/space/key.h"
 
 #define ENTRY_MAX ((size_t)1 << 20)
@@ -60,18 +61,18 @@ static bool is_off(const char *value) {
   return !value || !*value || string_equal(value, "0") || strcasecmp(value, "false") == 0;
 }
 
-/* Adds the switches of the kernel's exports: the variables under which a program reads its tables
- * (value NULL: not set), and what they are in this process. */
-static void switches_add(const struct question *question, const char *kernel, const char *format,
-                         const json_t *switches) {
+/* Prints under which variables a program reads a kernel's tables (value null: not set), and what
+ * they are in this process. */
+static void switches_print(const struct question *question, const char *kernel, const char *table,
+                           const json_t *switches) {
   json_members (switches, variable, value) {
     const char *wanted = json_string_value(value), *here = getenv(variable);
     bool differs = is_off(wanted) ? !is_off(here) : !string_equal(wanted, here);
     json_push(question->switches,
-              json_pack("{s:s, s:s, s:s, s:O, s:s?, s:b}", "name", kernel, "format", format,
+              json_pack("{s:s, s:s, s:s, s:O, s:s?, s:b}", "name", kernel, "table", table,
                         "variable", variable, "value", value, "here", here, "differs", differs));
     if (!question->as_json)
-      printf("switch   %s is read with %s%s%s%s%s\n", format, variable, wanted ? "=" : " not set",
+      printf("switch   %s is read with %s%s%s%s%s\n", table, variable, wanted ? "=" : " not set",
              wanted ? wanted : "", differs ? "; here it is " : "",
              !differs ? ""
              : here   ? here
@@ -79,13 +80,21 @@ static void switches_add(const struct question *question, const char *kernel, co
   }
 }
 
-/* Prints under which switches a program reads the tables of a kernel. */
-static void switches_print(struct http_client *client, const struct question *question,
-                           const char *name, const char *hash) {
+/* The switches of a kernel's tables: those of the programs, and those that its exports add. */
+static void tables_print(struct http_client *client, const struct question *question,
+                         const char *name, const char *hash, bool is_rocm) {
   cleanup_free char *path = cli_path("/v1/kernels/", hash, "");
   cleanup_json json_t *answer = cli_get(client, path);
-  json_members (json_object_get(json_object_get(answer, "manifest"), "exports"), format, exports)
-    switches_add(question, name, format, json_object_get(exports, "switches"));
+  json_members (json_object_get(json_object_get(answer, "manifest"), "exports"), table, exports) {
+    cleanup_json json_t *switches = json_object();
+    const struct table_kind *kind;
+    const struct table_family *family = table_family_find(table, &kind);
+    if (family)
+      table_switches_add(family, is_rocm, switches);
+    if (json_is_object(json_object_get(exports, "switches")))
+      json_object_update(switches, json_object_get(exports, "switches"));
+    switches_print(question, name, table, switches);
+  }
 }
 
 /* Prints each winner of the kernel, or the one of the key. */
@@ -118,7 +127,7 @@ static void winners_print(struct http_client *client, struct question *question,
       origin_print(client, winner, provenance);
     }
     if (json_array_size(question->lines) > n_before)
-      switches_print(client, question, kernel->name, hash);
+      tables_print(client, question, kernel->name, hash, release->environment.rocm != NULL);
   }
 }
 

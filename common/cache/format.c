@@ -27,7 +27,11 @@ void cache_files_release(struct cache_files *files) {
     free(files->variables[i].literal);
   }
 
+  for (size_t i = 0; i < files->n_notes; i++)
+    free(files->notes[i]);
+
   free(files->files);
+  free(files->notes);
   free(files->skipped);
   free(files->variables);
   json_decref(files->by_path);
@@ -109,6 +113,10 @@ void cache_files_skip(struct cache_files *files, const struct release_kernel *ke
   *APPEND(files->skipped, files->n_skipped) = (struct cache_skipped){
       xstrdup(kernel->name), winner ? xstrndup(winner->key, winner->key_size) : NULL,
       xstrdup(reason)};
+}
+
+void cache_files_note(struct cache_files *files, const char *note) {
+  *APPEND(files->notes, files->n_notes) = xstrdup(note);
 }
 
 bool cache_files_any(const struct cache_files *files, const char *format, struct error *error) {

@@ -56,6 +56,8 @@ struct cache_files {
   struct cache_skipped *skipped;
   size_t n_variables;
   struct cache_variable *variables;
+  size_t n_notes;
+  char **notes;                    /* sentences about the files, for whoever uses them */
   unsigned file_mode, folder_mode; /* permission bits; 0: 0644 and 0755 */
   json_t *by_path;                 /* the indices of the files that cache_files_add_once added */
 };
@@ -76,6 +78,7 @@ void cache_files_put(struct cache_files *files, const char *bytes, size_t size);
 /* Reports that a winner (NULL: each winner of the kernel) is not written. */
 void cache_files_skip(struct cache_files *files, const struct release_kernel *kernel,
                       const struct release_winner *winner, const char *reason);
+void cache_files_note(struct cache_files *files, const char *note);
 /* True when a file was written; else the error has the first reason to skip a winner. */
 must_check bool cache_files_any(const struct cache_files *files, const char *format,
                                 struct error *error);

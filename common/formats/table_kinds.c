@@ -173,6 +173,25 @@ const struct table_family tables_sglang_w8a8 = {
 const struct table_family tables_aiter_triton = {
     "aiter-triton", NULL, {&aiter_triton, &aiter_triton_moe, &aiter_triton_folder}, {{0}}};
 
+const struct table_family *table_family_find(const char *kind, const struct table_kind **ret_kind) {
+  static const struct table_family *const families[] = {&tables_vllm_moe, &tables_vllm_w8a8,
+                                                        &tables_sglang_moe, &tables_sglang_w8a8,
+                                                        &tables_aiter_triton};
+  list_foreach (family, families)
+    for (size_t i = 0; i < TABLE_KINDS_MAX && (*family)->kinds[i]; i++)
+      if (string_equal((*family)->kinds[i]->name, kind)) {
+        *ret_kind = (*family)->kinds[i];
+        return *family;
+      }
+  return NULL;
+}
+
+void table_switches_add(const struct table_family *family, bool is_rocm, json_t *switches) {
+  array_foreach (one, family->switches, TABLE_SWITCHES_MAX)
+    if (one->variable && (is_rocm || !one->is_rocm))
+      json_put(switches, one->variable, one->value ? json_string(one->value) : json_null());
+}
+
 void table_place_release(struct table_place *place) {
   free(place->device);
   free(place->triton);
@@ -320,12 +339,14 @@ static char *group_text(const char *text, const regmatch_t *group) {
   return group->rm_so < 0 ? NULL : xstrndup(text + group->rm_so, size);
 }
 
-static bool member_read(const struct table_member *member, const char *text, json_t *row) {
+static bool member_read(const struct table_kind *kind, const struct table_member *member,
+                        const char *text, json_t *row) {
   long long shape[2], number = text ? strtoll(text, NULL, 10) : 0;
   json_t *value = !text                           ? json_null()
                   : member->value == TABLE_NUMBER ? json_integer(number)
                                                   : json_string(text);
-  bool ok = member->value != TABLE_NUMBER || number <= TABLE_NUMBER_MAX;
+  bool ok = member->value == TABLE_NUMBER ? number <= TABLE_NUMBER_MAX
+                                          : !text || !string_equal(text, kind->twins[0]);
   if (text && member->value == TABLE_BLOCK_SHAPE) {
     json_decref(value);
     ok = table_block_shape(text, shape);
@@ -368,7 +389,7 @@ static bool path_match(const struct table_kind *kind, const char *path, json_t *
       *tokens[i].part = TAKE(found);
       continue;
     }
-    ok = member_read(tokens[i].member, found, row);
+    ok = member_read(kind, tokens[i].member, found, row);
   }
   return ok;
 }

@@ -10,8 +10,8 @@
  * Bodies are what json.dump(indent=4) writes, and a newline; rows ascend. "triton_version" is read
  * and not written: older readers take every member for an M.
  *
- * Of two winners for one row that which was tuned is written before one that was imported, and
- * that for which "prefer" of the exports holds before others.
+ * Of two winners for one row, one that was tuned is written before one that was imported; if
+ * "prefer" of the exports does not hold for it, after that.
  *
  * Memory and threads: format.h. */
 #include "common/cache/text.h"
@@ -25,7 +25,7 @@ struct row {
   const struct table_kind *kind;
   int64_t numbers[NUMBERS_MAX]; /* in the body, from outside */
   size_t n_numbers, order;
-  enum { RANK_PREFERRED, RANK_TUNED, RANK_IMPORTED } rank;
+  enum { RANK_PREFERRED, RANK_IMPORTED, RANK_OTHER } rank;
   json_t *config;
   const struct release_kernel *kernel;
   const struct release_winner *winner;
@@ -38,8 +38,8 @@ struct rendering {
   char *devices[TABLE_DEVICE_ARCH + 1];
   size_t n_rows, capacity;
   struct row *rows;
-  json_t *switches, *about, *notes; /* about: path: what wavetune-tables.json has */
-  bool has_any;                     /* a row "any" was added */
+  json_t *switches, *about; /* about: path: what wavetune-tables.json has */
+  bool has_any;             /* a row "any" was added */
   struct cache_files *files;
 };
 
@@ -54,7 +54,6 @@ static void rendering_release(struct rendering *rendering) {
   table_place_release(&rendering->place);
   json_decref(rendering->switches);
   json_decref(rendering->about);
-  json_decref(rendering->notes);
 }
 
 /* The place */
@@ -145,13 +144,13 @@ static bool arch_find(struct rendering *rendering, struct error *error) {
 
   size_t size = strcspn(arch, ":");
   rendering->place.arch = xstrndup(arch, size);
-  json_push(rendering->notes,
-            json_sprintf("AITER finds these tables by the arch alone: every GPU of %.*s reads "
-                         "them. %s%s.",
-                         (int)size, arch,
-                         environment->gpu ? "What was tuned in them was measured on "
-                                          : "It is not stated on which GPU they were measured",
-                         environment->gpu ? environment->gpu : ""));
+  cleanup_free char *note =
+      xasprintf("AITER finds these tables by the arch alone: every GPU of %.*s reads them. %s%s.",
+                (int)size, arch,
+                environment->gpu ? "What was tuned in them was measured on "
+                                 : "It is not stated on which GPU they were measured",
+                environment->gpu ? environment->gpu : "");
+  cache_files_note(rendering->files, note);
   return true;
 }
 
@@ -220,7 +219,7 @@ static bool row_add(struct rendering *rendering, const struct table_mapping *map
   }
   row.rank = string_equal(json_text(provenance, "origin"), "imported") ? RANK_IMPORTED
              : is_preferred                                            ? RANK_PREFERRED
-                                                                       : RANK_TUNED;
+                                                                       : RANK_OTHER;
   row.config = config_in_order(config, json_text(provenance, "order"));
 
   GROW(rendering->rows, rendering->n_rows, rendering->capacity);
@@ -313,7 +312,7 @@ static bool row_is_first(struct rendering *rendering, const struct row *first,
   const struct table_member *member = table_first_row(row->kind) + row->n_numbers - 1;
   char text[TABLE_ROW_SIZE];
   struct error why;
-  bool was_replaced = row->rank == RANK_IMPORTED && first->rank != RANK_IMPORTED;
+  bool was_replaced = row->rank == RANK_IMPORTED && first->rank == RANK_PREFERRED;
   if (was_replaced || json_equal(first->config, row->config))
     return false;
   error_set(&why, "another winner is the same row, %s = %s, of the same table", member->name,
@@ -403,13 +402,16 @@ static void table_write(struct rendering *rendering, struct row *rows, size_t n)
 
 static void about_write(struct rendering *rendering) {
   const struct release *release = rendering->request->release;
+  json_t *notes = json_array();
   if (rendering->has_any)
-    json_push(rendering->notes, json_string("AITER fails for an M above the bounds of a table: the "
-                                            "row of the highest is \"any\", too."));
+    cache_files_note(rendering->files, "AITER fails for an M above the bounds of a table: the row "
+                                       "of the highest is \"any\", too.");
+  for (size_t i = 0; i < rendering->files->n_notes; i++)
+    json_push(notes, json_string(rendering->files->notes[i]));
   cleanup_json json_t *about = json_pack(
-      "{s:o, s:O, s:s, s:O, s:o, s:O}", "environment", environment_to_json(&release->environment),
-      "files", rendering->about, "format", rendering->family->format, "notes", rendering->notes,
-      "release", json_digest_text(&release->digest), "switches", rendering->switches);
+      "{s:o, s:O, s:s, s:o, s:o, s:O}", "environment", environment_to_json(&release->environment),
+      "files", rendering->about, "format", rendering->family->format, "notes", notes, "release",
+      json_digest_text(&release->digest), "switches", rendering->switches);
   ALWAYS(about != NULL);
   cache_files_add_json(rendering->files, TABLES_FILE, about);
 }
@@ -420,15 +422,11 @@ bool tables_render(const struct table_family *family, const struct render_reques
                                                               .request = request,
                                                               .switches = json_object(),
                                                               .about = json_object(),
-                                                              .notes = json_array(),
                                                               .files = ret};
   if (!place_find(&rendering, error))
     return false;
 
-  for (size_t i = 0; i < TABLE_SWITCHES_MAX && family->switches[i].variable; i++)
-    if (!family->switches[i].is_rocm || request->release->environment.rocm)
-      json_put(rendering.switches, family->switches[i].variable,
-               family->switches[i].value ? json_string(family->switches[i].value) : json_null());
+  table_switches_add(family, request->release->environment.rocm != NULL, rendering.switches);
   for (size_t i = 0; i < request->release->n_kernels; i++)
     kernel_add(&rendering, &request->release->kernels[i]);
 

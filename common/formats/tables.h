@@ -124,6 +124,11 @@ must_check bool tables_read(const struct table_family *family, const struct impo
                             const struct cache_file *file, struct imported *imported,
                             struct error *error);
 
+/* The family that has the kind of this name; NULL: none. */
+const struct table_family *table_family_find(const char *kind, const struct table_kind **ret_kind);
+/* Adds the switches of a family to an object, for an environment with ROCm or without. */
+void table_switches_add(const struct table_family *family, bool is_rocm, json_t *switches);
+
 extern const struct table_family tables_vllm_moe, tables_vllm_w8a8, tables_sglang_moe,
     tables_sglang_w8a8, tables_aiter_triton;
 

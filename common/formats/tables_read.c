@@ -93,36 +93,39 @@ static bool rows_read(const struct reading *reading, const json_t *json,
   return true;
 }
 
-/* The environment that a wavetune-tables.json of the import states for the file; NULL: none. */
-static json_t *environment_beside(const struct import_request *request, const char *path) {
+/* The environment that a wavetune-tables.json of the import states for the file; *ret stays NULL
+ * when none names the file. */
+static bool environment_beside(const struct import_request *request, const char *path, json_t **ret,
+                               struct error *error) {
   const char *at = path + strlen(path);
-  for (size_t i = 0; i < FOLDERS_MAX && at > path; i++) {
+  for (size_t i = 0; i < FOLDERS_MAX && at > path && !*ret; i++) {
     while (--at > path && at[-1] != '/') {
     }
     cleanup_free char *name = xasprintf("%.*s" TABLES_FILE, (int)(at - path), path);
     for (size_t j = 0; j < request->files->n; j++) {
       const struct cache_file *file = &request->files->files[j];
       cleanup_json json_t *json = NULL;
-      struct error ignored;
-      if (!string_equal(file->path, name) || !json_parse(file->bytes, file->size, &json, &ignored))
+      if (!string_equal(file->path, name))
         continue;
-      json_t *environment = json_object_get(json, "environment");
-      if (json_object_get(json_object_get(json, "files"), at) && environment)
-        return json_incref(environment);
+      if (!json_parse(file->bytes, file->size, &json, error))
+        return error_prefix(error, TABLES_FILE " above it is ");
+      if (json_object_get(json_object_get(json, "files"), at))
+        *ret = json_incref(json_object_get(json, "environment"));
     }
   }
-  return NULL;
+  return true;
 }
 
-static json_t *environment_of(const struct import_request *request, const char *path,
-                              struct table_place *place) {
-  json_t *beside = environment_beside(request, path);
-  if (beside)
-    return beside;
-  if (place->device)
+static bool environment_of(const struct import_request *request, const char *path,
+                           struct table_place *place, json_t **ret, struct error *error) {
+  if (!environment_beside(request, path, ret, error))
+    return false;
+  if (!*ret && place->device)
     text_replace(place->device, "_", ' ');
-  return json_pack("{s:s*, s:s*, s:s*}", "gpu", place->device, "triton", place->triton, "arch",
-                   place->arch);
+  if (!*ret)
+    *ret = json_pack("{s:s*, s:s*, s:s*}", "gpu", place->device, "triton", place->triton, "arch",
+                     place->arch);
+  return true;
 }
 
 bool tables_read(const struct table_family *family, const struct import_request *request,
@@ -131,6 +134,7 @@ bool tables_read(const struct table_family *family, const struct import_request 
   cleanup_table_place struct table_place place = {0};
   cleanup_json json_t *json = NULL;
   cleanup_free char *stated = NULL;
+  json_t *environment = NULL;
   const char *triton = NULL;
 
   if (!table_path_parse(family, file->path, &reading.kind, &reading.row, &place, error))
@@ -151,7 +155,8 @@ bool tables_read(const struct table_family *family, const struct import_request 
     json_object_del(json, "triton_version");
   }
 
-  if (!imported_set_environment(imported, environment_of(request, file->path, &place), error))
+  if (!environment_of(request, file->path, &place, &environment, error) ||
+      !imported_set_environment(imported, environment, error))
     return false;
   reading.kernel =
       request->kernel ? imported_kernel_for(imported, "") : external_kernel(kind, imported);

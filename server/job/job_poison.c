@@ -54,6 +54,23 @@ bool job_poison_skip(struct db *db, int64_t job, enum stage stage, int64_t round
          poison_give_up(db, job, &inserted, &found.hits, &given_up, error);
 }
 
+bool job_poison_filter(struct db *db, int64_t job, uint64_t *configs, size_t *n,
+                       struct error *error) {
+  cleanup_poisoned_job struct poisoned_job found = {0};
+  cleanup_rows struct db_rows *rows =
+      *n ? db_query(db, &sql_poison_job, error, BIND("job", job)) : NULL;
+  size_t kept = 0;
+  if (!*n || (rows && !db_count(rows)))
+    return true;
+  if (!rows || !poisoned_job_read(db, rows, 0, &found, error))
+    return false;
+  for (size_t i = 0; i < *n; i++)
+    if (!poison_hit_of(&found.hits, configs[i]))
+      configs[kept++] = configs[i];
+  *n = kept;
+  return true;
+}
+
 /* Whether the job may go on; else *error is the reason. Its measurements are all paired with its
  * baseline. */
 static bool job_may_go_on(const struct poisoned_job *job, struct error *error) {

@@ -5,6 +5,7 @@
 #include "common/base/numbers.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
+#include "server/job/catalog.h"
 #include "server/job/jobs.sql.h"
 #include "server/job/jobs_private.h"
 #include "server/measurement/lease_plan.h"
@@ -249,6 +250,55 @@ bool job_search_round(const struct job_brief *job, const struct job_search_input
                       job->round + 1, ret_batch, ret_n, error);
 }
 
+/* The space, the key and the environment of a search, from a row. */
+struct search_place {
+  struct space *space;
+  struct key key;
+  struct environment environment;
+};
+
+static void search_place_release(struct search_place *place) {
+  if (place->space)
+    space_free(place->space);
+  key_release(&place->key);
+  environment_release(&place->environment);
+}
+
+static bool search_place_read(const struct db_rows *rows, struct search_place *ret,
+                              struct error *error) {
+  cleanup_json json_t *space = db_get_json(rows, 0, "space"), *key = db_get_json(rows, 0, "key"),
+                      *environment = db_get_json(rows, 0, "environment");
+  return space_parse(space, &ret->space, error) && key_parse(key, NULL, 0, &ret->key, error) &&
+         environment_parse(environment, &ret->environment, error);
+}
+
+bool job_search_warm(struct db *db, int64_t job, const uint64_t *warm_starts, size_t n,
+                     uint64_t ret_batch[SEARCH_BATCH_MAX], size_t *ret_n, struct error *error) {
+  cleanup_by(search_place_release) struct search_place place = {0};
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_job_search_warm, error, BIND("job", job),
+               parameter_taken("likely", job_warm_starts_text(warm_starts, n)));
+  *ret_n = 0;
+  if (!rows || !db_count(rows))
+    return rows != NULL;
+  if (!search_place_read(rows, &place, error))
+    return false;
+
+  struct job_brief brief = {.round = -1, /* before the first */
+                            .baseline = (uint64_t)db_get_integer(rows, 0, "baseline"),
+                            .seed = (uint64_t)db_get_integer(rows, 0, "seed"),
+                            .default_config = (uint64_t)db_get_integer(rows, 0, "default_config"),
+                            .search.trials = db_get_integer(rows, 0, "search_trials")};
+  brief.has_default = (int64_t)brief.default_config != FIELD_NONE;
+  ALWAYS(search_strategy_parse(db_get(rows, 0, "search_strategy"), &brief.search.strategy));
+  const struct job_search_input input = {
+      .space = place.space,
+      .facts = {&place.key, place.environment.gpu, place.environment.arch},
+      .n_warm_starts = n,
+      .warm_starts = warm_starts};
+  return job_search_round(&brief, &input, ret_batch, ret_n, error);
+}
+
 /* Begins the next batch of a search, which is the next round of its screen. *ret_over: there is
  * none, and the screen is over. */
 static bool search_advance(struct worker *worker, const struct job_brief *job, bool *ret_over,
@@ -260,20 +310,14 @@ static bool search_advance(struct worker *worker, const struct job_brief *job, b
   if (!rows || !measurements_search(worker->db, job->id, &results, &n_results, error))
     return false;
 
-  cleanup_json json_t *space_json = db_get_json(rows, 0, "space"),
-                      *key_json = db_get_json(rows, 0, "key"),
-                      *environment_json = db_get_json(rows, 0, "environment");
-  cleanup_space struct space *space = NULL;
-  cleanup_key struct key key = {0};
-  cleanup_environment struct environment environment = {0};
+  cleanup_by(search_place_release) struct search_place place = {0};
   uint64_t warm_starts[WARM_STARTS_MAX], batch[SEARCH_BATCH_MAX];
-  if (!space_parse(space_json, &space, error) || !key_parse(key_json, NULL, 0, &key, error) ||
-      !environment_parse(environment_json, &environment, error))
+  if (!search_place_read(rows, &place, error))
     return false;
 
   struct job_search_input input = {
-      .space = space,
-      .facts = {&key, environment.gpu, environment.arch},
+      .space = place.space,
+      .facts = {&place.key, place.environment.gpu, place.environment.arch},
       .n_warm_starts = ordinals_parse(db_get(rows, 0, "likely"), warm_starts, WARM_STARTS_MAX),
       .warm_starts = warm_starts,
       .n_results = n_results,

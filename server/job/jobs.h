@@ -119,6 +119,10 @@ must_check bool jobs_poison(struct worker *worker, struct error *error);
 must_check bool job_poison_skip(struct db *db, int64_t job, enum stage stage, int64_t round,
                                 struct error *error);
 
+/* Removes from `configs` what the ledger has for the job. */
+must_check bool job_poison_filter(struct db *db, int64_t job, uint64_t *configs, size_t *n,
+                                  struct error *error);
+
 #define FLAGS_MAX (FINALISTS_MAX + 1)
 struct flag {
   uint64_t config;
@@ -148,6 +152,12 @@ struct job_search_input {
   const uint64_t *warm_starts;
   const struct search_result *results; /* by rising ordinal */
 };
+/* Gives a search that is queued other warm-start configs than it was submitted with, in the
+ * caller's transaction. *ret_n: the size of its first batch with them, or 0: it has them already,
+ * or has begun. */
+must_check bool job_search_warm(struct db *db, int64_t job, const uint64_t *warm_starts, size_t n,
+                                uint64_t ret_batch[SEARCH_BATCH_MAX], size_t *ret_n,
+                                struct error *error);
 /* The batch of the round after this one of a job that searches. */
 must_check bool job_search_round(const struct job_brief *job, const struct job_search_input *input,
                                  uint64_t ret_batch[SEARCH_BATCH_MAX], size_t *ret_n,

@@ -179,6 +179,20 @@ JOIN spaces s ON s.digest = j.space_digest
 JOIN environments e ON e.id = j.environment_id
 WHERE j.id = :job;
 
+-- Gives a queued search other warm-start configs than it was submitted with, and returns what its
+-- first batch follows from. No row: it has these, or has begun.
+-- name: job_search_warm
+UPDATE jobs j
+SET likely = :likely::bigint[]
+FROM spaces s, environments e
+WHERE j.id = :job::bigint
+  AND j.state = 'queued'
+  AND j.likely <> :likely
+  AND s.digest = j.space_digest
+  AND e.id = j.environment_id
+RETURNING s.space::json AS space, j.key, e.identity AS environment, j.baseline, j.seed,
+          j.default_config, j.search_strategy, j.search_trials;
+
 -- Both statements of flags contain the condition for winners that a job may flag: those of jobs
 -- that were done when it was submitted, of the same kernel, key, environment, tag and regime.
 

@@ -126,7 +126,8 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
       entry->config_us, server_options(worker->server)->lease_target_ms * 1000,
       match_devices(&submission->environment, &catalog->environments)};
 
-  /* A search depends on its warm-start configs, so they are fixed when it is submitted. */
+  /* The first batch of a search depends on its warm-start configs; it is cut again if there are
+   * others when the search begins. */
   if (request->search.wanted) {
     if (!entry->has_winners && !winners_past(worker->db, &entry->hash, 1, &entry->winners, error))
       return false;

@@ -39,8 +39,8 @@ struct submission {
   uint64_t seed;
   uint64_t default_config; /* FIELD_NONE without one */
   struct lease_sizing sizing;
-  size_t n_warm_starts; /* the warm-start configs of a search, whose batches depend on them; other
-                           jobs get theirs when they start */
+  size_t n_warm_starts; /* the warm-start configs of a search, whose batches depend on them; when it
+                           begins it gets new ones, as other jobs get theirs */
   uint64_t warm_starts[WARM_STARTS_MAX];
 
   /* Of a job that is new. */

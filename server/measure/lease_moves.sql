@@ -1,6 +1,6 @@
 -- Moves configs between the screen leases of a job: the last ones of a held lease to an idle
--- device, and warm-start configs to the lease that is granted first. No statement here waits for a
--- lock.
+-- device, and warm-start configs, or the first batch of a search with them, to the lease that is
+-- granted first. No statement here waits for a lock.
 
 -- Of the held leases whose last configs the device may take over, the one with the most predicted
 -- device time left; it is locked. The predicted time of a config is the mean device time of the
@@ -71,3 +71,17 @@ WHERE l.job_id = :job::bigint
   AND l.remaining && :wanted
 ORDER BY l.id
 FOR UPDATE OF l SKIP LOCKED;
+
+-- What all leases of a job have; those that are open are locked and may change, but for those that
+-- another transaction has locked.
+-- name: lease_batch
+SELECT l.id, l.remaining, o.id IS NOT NULL AS may_change
+FROM leases l
+LEFT JOIN (SELECT id
+           FROM leases
+           WHERE job_id = :job::bigint
+             AND is_open(state)
+           ORDER BY id
+           FOR UPDATE SKIP LOCKED) o ON o.id = l.id
+WHERE l.job_id = :job
+ORDER BY l.id;

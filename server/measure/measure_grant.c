@@ -178,16 +178,97 @@ static bool warm_starts_find(struct db *db, struct measure_granted *granted, str
   return true;
 }
 
-/* For the first lease of a job: chooses the job's warm-start configs (those of a search were
- * chosen when it was submitted), moves them from other open leases to this one, and makes the job
- * running. */
+/* Gives the leases of a search that was not begun another first batch: takes what is not in it out
+ * of them, and adds what is new to the granted one. A lease that another device is being granted
+ * keeps what it has. */
+static bool batch_replace(struct db *db, const struct measure_granted *granted, uint64_t *batch,
+                          size_t n, struct error *error) {
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_lease_batch, error, BIND("job", granted->grant.job));
+  if (!rows)
+    return false;
+
+  size_t n_leases = (size_t)db_count(rows), n_changes = 0;
+  cleanup_free struct measure_change *changes = xcalloc(n_leases, sizeof *changes);
+  cleanup_free bool *is_there = xcalloc(n, sizeof *is_there);
+  cleanup_config_ranges struct config_ranges more = {0};
+  qsort(batch, n, sizeof *batch, compare_ordinals);
+  for (size_t i = 0; i < n_leases; i++) {
+    cleanup_config_ranges struct config_ranges remaining =
+        multirange_parse(db_get(rows, (int)i, "remaining"));
+    struct config_ranges less = {0};
+    int64_t lease = db_get_integer(rows, (int)i, "id");
+    bool is_own = lease == granted->to.lease;
+    array_foreach (range, remaining.ranges, remaining.n)
+      for (uint64_t config = range->first; config < range->first + range->count; config++) {
+        const uint64_t *found = bsearch(&config, batch, n, sizeof *batch, compare_ordinals);
+        if (found)
+          is_there[found - batch] = true;
+        else
+          config_ranges_add(&less, config);
+      }
+    enum lease_state from = is_own ? LEASE_HELD : LEASE_OPEN;
+    if (is_own || (less.n && db_get_bool(rows, (int)i, "may_change")))
+      changes[n_changes++] =
+          (struct measure_change){.lease = lease,
+                                  .from = from,
+                                  .to = is_own ? from : lease_state_after(&remaining, &less, from),
+                                  .less = less};
+    else
+      config_ranges_release(&less);
+  }
+
+  for (size_t i = 0; i < n; i++)
+    if (!is_there[i])
+      config_ranges_add(&more, batch[i]);
+  for (size_t i = 0; i < n_changes; i++) {
+    struct measure_change *own = &changes[i];
+    if (own->lease != granted->to.lease)
+      continue;
+    own->more = more;
+    if (!more.n && config_ranges_count(&own->less) == config_ranges_count(&granted->grant.configs))
+      config_ranges_release(&own->less); /* a lease that is granted has configs */
+  }
+  bool ok = measure_change_state(db, changes, n_changes, error);
+  for (size_t i = 0; i < n_changes; i++)
+    config_ranges_release(&changes[i].less);
+  return ok;
+}
+
+/* For the first lease of a search: winners that were decided since it was submitted become its
+ * warm-start configs. */
+static bool search_begin(struct worker *worker, const struct lease_wish *wish,
+                         struct measure_granted *granted, struct error *error) {
+  uint64_t batch[SEARCH_BATCH_MAX];
+  size_t n;
+  if (!warm_starts_find(worker->db, granted, error))
+    return false;
+  if (!granted->n_warm_starts)
+    return true;
+  if (!job_search_warm(worker->db, granted->grant.job, granted->warm_starts, granted->n_warm_starts,
+                       batch, &n, error) ||
+      !job_poison_filter(worker->db, granted->grant.job, batch, &n, error))
+    return false;
+  if (!n)
+    return true;
+  if (!batch_replace(worker->db, granted, batch, n, error))
+    return false;
+  granted_release(granted);
+  return held_read(worker->db, wish, granted, error);
+}
+
+/* For the first lease of a job: chooses the job's warm-start configs, moves them from other open
+ * leases to this one, and makes the job running. */
 static bool job_begin(struct worker *worker, const struct lease_wish *wish, void *context,
                       struct error *error) {
   struct measure_granted *granted = context;
   if (granted->job_state != JOB_QUEUED)
     return true;
 
-  if (!granted->is_search) {
+  if (granted->is_search) {
+    if (!search_begin(worker, wish, granted, error))
+      return false;
+  } else {
     if (!warm_starts_find(worker->db, granted, error))
       return false;
 

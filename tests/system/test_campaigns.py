@@ -2,6 +2,7 @@
 halving, searches and finals on several devices. The test plays the agents."""
 
 import json
+import math
 import re
 import threading
 
@@ -46,6 +47,30 @@ def test_winners_of_other_keys_are_tried_first_in_the_first_lease(server, hands,
     assert leases[1]["likely"] == leases[2]["likely"] == []
     summary = server.get(f"/v1/jobs/{job}")
     assert (summary["state"], summary["measured"]) == ("done", 24)
+
+
+def in_order(server, hand, jobs, ratios):
+    """Posts the jobs at once and works until all are done: their screens' leases by key, in the order in which they began, which
+    is not that of the post. `ratios`: by key."""
+    ids = [one["job"] for one in server.request("POST", "/v1/jobs", {"jobs": jobs}).json["jobs"]]
+    screens = {}
+    while any(server.get(f"/v1/jobs/{job}")["state"] != "done" for job in ids):
+        lease = hand.pull(wait=1).json
+        if lease["stage"] == "screen":
+            screens.setdefault(lease["key"]["n"], []).append(lease)
+        assert hand.post(lease, ratios=ratios[lease["key"]["n"]], device_us=30000).status == 200
+    return screens
+
+
+def test_jobs_of_one_post_begin_with_the_winners_of_those_that_are_done_before_them(server, hands, kernel):
+    best = {64: 20, 1024: 7, 128: 3}
+    screens = in_order(server, hands("hand"), [
+        {"kernel": kernel, "key": {"n": n}, "space": LARGE, "environment": ENVIRONMENT} for n in best],
+        {n: {config: 0.5} for n, config in best.items()})
+    before = []
+    for n, (first, *_) in screens.items():
+        assert first["likely"] == [best[other] for other in sorted(before, key=lambda other: abs(math.log2(other / n)))]
+        before.append(n)
 
 
 def test_a_lease_has_the_best_ratio_so_far(server, hands, submit):
@@ -463,6 +488,21 @@ def test_a_search_begins_with_winners_of_other_keys(server, hands, submit):
     submit(THOUSAND, key={"n": 65}, search={"strategy": "random", "trials": 5})
     lease = hand.pull().json
     assert best in configs_of(lease) and lease["likely"] == [best]
+
+
+@pytest.mark.parametrize("strategy", ["random", "descent", "evolution"])
+def test_searches_of_one_post_begin_with_the_winners_of_those_that_are_done_before_them(server, hands, kernel, strategy):
+    search = {"strategy": strategy, "trials": 60}
+    falling = {config: 2 - config / 1000 for config in range(1000)}
+    (own, other) = in_order(server, hands("hand"), [
+        {"kernel": kernel, "key": {"n": n}, "space": THOUSAND, "search": search, "environment": ENVIRONMENT} for n in (64, 65)],
+        {64: falling, 65: falling}).values()
+    best = server.get(f"/v1/jobs/{own[0]['job']}")["winner"]["config"]
+    assert own[0]["likely"] == [] and other[0]["likely"] == [best] and best in configs_of(other[0])
+    measured = [config for lease in other for config in configs_of(lease)]
+    assert len(measured) == len(set(measured)) <= 60 and measured.count(best) == 1
+    if strategy != "descent":
+        assert len(measured) == 60, "a search of as many trials as without the winner"
 
 
 def test_a_space_that_is_searched_may_have_more_points_than_a_job(server, submit):

@@ -702,7 +702,7 @@ def test_every_example_of_the_page_works(world, tmp_path, postgres):
     (tmp_path / "keys.jsonl").write_text('{"rows": 16, "columns": 64}\n{"rows": 8, "columns": 32}\n')
     (tmp_path / "pins.json").write_text((world.folder / "pins.json").read_text())
     (tmp_path / "config.json").write_text((harness.SOURCE / "tests/data/models/deepseek-v3.json").read_text())
-    (tmp_path / "vllm.log").write_text("Config file not found at /v/N=2112,K=7168,device_name=AMD_Instinct_MI300X.json\n")
+    (tmp_path / "vllm.log").write_text("Config file not found at /v/N=2112,K=7168,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128].json\n")
     (tmp_path / "kernels").symlink_to(harness.KERNELS)
     part = {"module": "package", "qualname": "f", "line": 1, "text": "def f(): pass\n"}
     function = {"version": 1, "closure": "sha256:" + "a" * 64, "name": "package:f", "parts": [part]}

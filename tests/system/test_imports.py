@@ -447,9 +447,24 @@ def test_each_partition_of_a_gpu_has_its_own_rows_although_their_files_have_one_
         about = json.loads((folder / "wavetune-tables.json").read_text())
         assert about["environment"].items() >= part.items() and about["files"][table.name]["rows"] == 1
         assert about["switches"] == {"VLLM_BATCH_INVARIANT": None, "VLLM_ROCM_USE_AITER": None}
-        again = looked_at("vllm-moe", folder)
-        assert again["environment"] == about["environment"] and entries(again) == 1
+        for again in (looked_at("vllm-moe", folder), looked_at("vllm-moe", folder / table.name)):
+            assert again["environment"] == about["environment"] and entries(again) == 1
     assert seen == {"mi300x_spx": 1, "mi300x_cpx": 2}
+
+
+def test_a_table_of_aiter_is_written_with_a_word_on_who_reads_it(server, tmp_path):
+    """Its name has the arch alone: MI300X and MI325X read the same file."""
+    stated = {"rocm": "6.4.1", "gpu": "AMD Instinct MI300X", **NODE}
+    wavetune(server, "import", "aiter-triton", harness.DATA / "tables/aiter-triton", "--environment", json.dumps(stated), "--tag", "aiter")
+    done = wavetune(server, "publish", "--environment", json.dumps(stated), "--tag", "aiter", "--channel", "aiter", "--json")
+    note = "every GPU of gfx942 reads them. What was tuned in them was measured on AMD Instinct MI300X."
+    done = wavetune(server, "export", json.loads(done.stdout)["release"], "--format", "aiter-triton", "--to", tmp_path / "out")
+    assert note in done.stderr
+    done = wavetune(server, "fetch", "--channel", "aiter", "--tag", "aiter", "--format", "aiter-triton", "--to", tmp_path / "to",
+                    environment=node())
+    assert note in done.stderr
+    about = json.loads((tmp_path / "to/current/aiter-triton/wavetune-tables.json").read_text())
+    assert [note in one for one in about["notes"]] == [True]
 
 
 def test_two_formats_without_a_folder_variable_share_one(server, tables, tmp_path):

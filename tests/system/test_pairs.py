@@ -140,7 +140,7 @@ class Actor:
         try:
             self.rows = self.session.finish()
         except statements.Failed as failed:
-            assert failed.state in ("40P01", "40001") or (failed.state == "23505" and self.name in ("grant", "begin")), (self.name, failed)
+            assert failed.state in ("40P01", "40001") or (failed.state == "23505" and self.name in ("grant", "begin", "begin_search")), (self.name, failed)
             assert self.name in RETRIED, f"{self.name} is not run again after {failed}"
             self.session.run_text("rollback")
             self.is_over, self.retries = True, self.retries + 1

@@ -101,8 +101,9 @@ def test_why_names_the_rule_the_entry_and_the_job(bench):
 
 def test_why_names_the_switches_under_which_a_table_is_read(bench):
     bench.job(ROCM_64, m=1)
-    exports = {"vllm-w8a8": {"M": "M", "switches": {"VLLM_ROCM_USE_AITER": None, "OTHER": "1"}}, "json": {}}
-    bench.sql(f"UPDATE kernels SET manifest = '{json.dumps({'name': 'softmax', 'key': ['M'], 'exports': exports})}'")
+    exports = {"vllm-w8a8": {"M": "M", "switches": {"OTHER": "1"}}, "json": {}}
+    manifest = {"name": "softmax", "language": "external", "key": ["M"], "exports": exports}
+    bench.sql(f"UPDATE kernels SET manifest = '{json.dumps(manifest)}'")
     assert publish(bench, "--channel", "stable").returncode == 0
     asked = ("why", "softmax", "--environment", json.dumps(ROCM_64))
     shown = wavetune(bench.server, *asked, environment={"VLLM_ROCM_USE_AITER": "0", "OTHER": "1"}).stdout
@@ -112,8 +113,8 @@ def test_why_names_the_switches_under_which_a_table_is_read(bench):
     assert "VLLM_ROCM_USE_AITER not set; here it is 1\n" in shown and "OTHER=1; here it is not set\n" in shown
     document = json.loads(wavetune(bench.server, *asked, "--json", environment={"OTHER": "1"}).stdout)
     assert document["switches"] == [
-        {"name": "softmax", "format": "vllm-w8a8", "variable": "VLLM_ROCM_USE_AITER", "value": None, "here": None, "differs": False},
-        {"name": "softmax", "format": "vllm-w8a8", "variable": "OTHER", "value": "1", "here": "1", "differs": False}]
+        {"name": "softmax", "table": "vllm-w8a8", "variable": "VLLM_ROCM_USE_AITER", "value": None, "here": None, "differs": False},
+        {"name": "softmax", "table": "vllm-w8a8", "variable": "OTHER", "value": "1", "here": "1", "differs": False}]
 
 
 def test_why_says_what_is_not_served(bench):

@@ -20,7 +20,7 @@ SUMS = {"posts": "select sum(posts) from leases", "device_us": "select sum(devic
         "poisoned": "select count(*) from poison", "unpoisoned": "select count(*) from poison where released_at is not null"}
 ALL = {}
 # Those that the server runs again after a deadlock (ERROR_CONTENTION), up to a number of attempts.
-RETRIED = {"grant", "begin", "split", "post", "post_done", "post_late", "submit", "submit_new", "drift", "finish", "enrol", "enrol_again", "retry",
+RETRIED = {"grant", "begin", "begin_search", "split", "post", "post_done", "post_late", "submit", "submit_new", "drift", "finish", "enrol", "enrol_again", "retry",
            "cancel_many"}
 
 
@@ -87,6 +87,22 @@ def begin(w):
     if gained:
         yield "lease_change_state", changes(*taken, {"lease": held[0]["id"], "from_state": "held", "to_state": "held",
                                                      "more": multirange(gained)})
+    yield "job_change_state", job_change(w.queued, "queued", "running")
+
+
+@transaction
+def begin_search(w):
+    """The first lease of a search cuts its first batch again, with other warm-start configs. Here the batch stays the same."""
+    wish = {"agent": w.other, "device": "cpu0", "nonce": "begin_search"}
+    yield "lease_take", {**wish, "token": 1, "lease_ms": 60000, **candidates(w)}
+    held = yield "lease_held", wish
+    if not held or held[0]["job"] != w.queued:
+        return
+    if (yield "job_search_warm", {"job": w.queued, "likely": [1, 20]}):
+        own = held[0]["id"]
+        rows = yield "lease_batch", {"job": w.queued}
+        states = {row["id"]: "held" if row["id"] == own else "open" for row in rows if row["may_change"] == "t" or row["id"] == own}
+        yield "lease_change_state", changes(*({"lease": lease, "from_state": state, "to_state": state} for lease, state in states.items()))
     yield "job_change_state", job_change(w.queued, "queued", "running")
 
 

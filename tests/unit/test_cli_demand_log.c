@@ -87,8 +87,7 @@ Test(demand_log, mamba_flydsl_and_lora_have_their_tables) {
       "No LoRA kernel configs found in /t/AMD_Instinct_MI300X_FUSED_MOE_LORA_W13_SHRINK.json",
       "[{\"table\": \"vllm-ssm\", " MI300X ", \"misses\": 1, \"members\": {\"headdim\": 64, "
       "\"dstate\": 128, \"cache_dtype\": \"float16\"}},"
-      "{\"table\": \"vllm-flydsl\", " MI300X
-      ", \"misses\": 1, \"members\": {\"E\": 8, \"N\": 64}},"
+      "{\"table\": \"vllm-flydsl\", " MI300X ", \"misses\": 1, \"members\": {\"E\": 8, \"N\": 64}},"
       "{\"table\": \"vllm-lora\", " MI300X
       ", \"misses\": 1, \"members\": {\"op\": \"EXPAND_TRUE\"}},"
       "{\"table\": \"vllm-lora-moe\", " MI300X ", \"misses\": 1, \"members\": {\"op\": "
@@ -139,7 +138,7 @@ Test(demand_log, a_name_that_is_not_understood_is_counted) {
       "Config file not found at E=8,N=x,device_name=Y.json",
       "Config file not found at E=8,E=8,device_name=Y.json",
       "Config file not found at E=8,N=8.json",
-      "Config file not found at E=8,N=1234567890,device_name=Y.json",
+      "Config file not found at E=8,N=12345678901,device_name=Y.json",
       "Config file not found at N=8,K=8,device_name=Y,block_shape=[128,128.json",
       "Config file not found at nothing",
       "No LoRA kernel configs found in /t/_SHRINK.json",

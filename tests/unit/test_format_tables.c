@@ -132,6 +132,8 @@ Test(format_tables, a_malformed_entry_is_refused_with_file_and_place) {
   expect_refused("aiter-triton", aiter, "{\"M_LEQ_016\": " CONFIG(16) "}", ": /M_LEQ_016: a row");
   expect_refused("aiter-triton", aiter, "{\"any\": {\"BLOCK_SIZE_M\": 16}}", ": /any: the config");
   expect_refused("aiter-triton", "gfx942-.json", "{}", "is not a name like gfx942-GEMM");
+  expect_refused("vllm-moe", "headdim=64,dstate=128,device_name=X,cache_dtype=bfloat16.json",
+                 "{\"1\": {\"BLOCK_SIZE_M\": 8, \"num_warps\": 4}}", "cache_dtype=float16.json");
   expect_refused("vllm-moe", lora, "{\"4\": {\"x\": {}}}", ": /4/x: a row must be a number num_sl");
   expect_refused("vllm-moe", lora, "{\"4\": {\"1\": 7}}", ": /4/1: must be an object of rows");
 }
@@ -274,6 +276,32 @@ Test(format_tables, rows_of_aiter_are_bounds_and_its_tables_say_that_an_arch_sha
   cr_expect_neq(strstr(error.message, "arch of an AMD GPU"), NULL, "%s", error.message);
 }
 
+Test(format_tables, what_no_reader_of_aiter_finds_is_skipped_and_shipped_rows_stay_as_they_are) {
+  static const char exports[] = "{\"aiter-triton\":{\"name\":\"name\",\"N\":\"N\",\"K\":\"K\","
+                                "\"M\":\"M\"}}";
+  static const struct tuned tuned[] = {
+      {"{\"K\":null,\"M\":1,\"N\":8,\"name\":\"GEMM-A\"}", CONFIG(16)},
+      {"{\"K\":null,\"M\":1,\"N\":null,\"name\":\"MOE-A\"}", CONFIG(16)},
+      {"{\"K\":null,\"M\":1,\"N\":null,\"name\":\"GEMM-A\"}", CONFIG(16)}};
+  cleanup_cache_files struct cache_files out = {0}, files = {0}, shipped = {0};
+  cleanup_free char *manifest = xasprintf(MANIFEST("[\"name\",\"M\",\"N\",\"K\"]", "%s"), exports);
+  cr_assert(render("aiter-triton", MI300X, manifest, tuned, 3, NULL, &out), "%s", error.message);
+  cr_expect_str_eq(out.files[0].path, "gemm/gfx942-GEMM-A.json");
+  cr_assert_eq(out.n_skipped, (size_t)2);
+  cr_expect_neq(strstr(out.skipped[0].reason, "K is None for this key, and"), NULL);
+  cr_expect_neq(strstr(out.skipped[1].reason, "no reader's table has such a name"), NULL);
+
+  files_add_text(&files, "gemm/gfx942-GEMM-A.json",
+                 "{\"M_GEQ_64\": " CONFIG(64) ", \"M_LEQ_16\": " CONFIG(16) "}");
+  write_again("aiter-triton", &files, MI300X, &shipped);
+  cleanup_json json_t *before = json_of_file(&files, "gemm/gfx942-GEMM-A.json"),
+                      *after = json_of_file(&shipped, "gemm/gfx942-GEMM-A.json"),
+                      *about = about_of(&shipped);
+  cr_expect(json_equal(before, after), "%s", shipped.files[0].bytes);
+  cleanup_free char *text = json_canonical(json_object_get(about, "files"));
+  cr_expect_str_eq(text, "{\"gemm/gfx942-GEMM-A.json\":{\"imported\":2,\"rows\":2}}");
+}
+
 #define MOE_MANIFEST                                                                               \
   MANIFEST("[\"M\",\"gemm\"]",                                                                     \
            "{\"vllm-moe\":{\"E\":8,\"N\":64,\"M\":\"M\",\"prefer\":\"gemm == 'up'\"},"             \
@@ -292,6 +320,18 @@ Test(format_tables, of_two_winners_for_a_row_the_preferred_is_written_and_the_ot
   cr_expect(json_equal(table, wanted), "%s", out.files[0].bytes);
   cr_expect_eq(out.n_skipped, (size_t)1);
   cr_expect_str_eq(out.skipped[0].key, "[1,\"down\"]");
+
+  cleanup_cache_files struct cache_files files = {0}, merged = {0};
+  cleanup_imported struct imported imported = {0};
+  files_add_text(&files, path, "{\"1\": " CONFIG(128) ", \"2\": " CONFIG(128) "}");
+  cr_assert(read_with("vllm-moe", &files, NULL, &imported, &error), "%s", error.message);
+  cr_assert(render("vllm-moe", MI300X, MOE_MANIFEST, tuned, 3, &imported, &merged), "%s",
+            error.message);
+  cleanup_json json_t *with_imported = json_of_file(&merged, path);
+  cleanup_json json_t *wanted_merged =
+      json_loads("{\"1\":" CONFIG(32) ",\"2\":" CONFIG(128) "}", 0, NULL);
+  cr_expect(json_equal(with_imported, wanted_merged), "%s", merged.files[0].bytes);
+  cr_expect_eq(merged.n_skipped, (size_t)2); /* "down" of both */
 
   static const char triton[] =
       "{\"gpu\":\"AMD Instinct MI300X\",\"rocm\":\"6.4.1\",\"triton\":\"3.4.0\"}";
@@ -364,6 +404,16 @@ Test(format_tables, a_table_that_the_file_beside_it_does_not_name_has_its_own_en
   cr_assert(read_with("vllm-w8a8", &files, NULL, &imported, &error), "%s", error.message);
   cleanup_free char *environment = json_canonical(imported.environment);
   cr_expect_str_eq(environment, "{\"gpu\":\"AMD Instinct MI300X\"}");
+}
+
+Test(format_tables, a_damaged_file_beside_a_table_is_refused) {
+  cleanup_cache_files struct cache_files files = {0};
+  struct imported imported = {0};
+  files_add_text(&files, "a/" W8A8, "{\"1\": " CONFIG(16) "}");
+  files_add_text(&files, "a/wavetune-tables.json", "{");
+  cr_expect_not(read_with("vllm-w8a8", &files, NULL, &imported, &error));
+  cr_expect_neq(strstr(error.message, "wavetune-tables.json above it is not a JSON document"), NULL,
+                "%s", error.message);
 }
 
 Test(format_tables, an_image_of_another_gpu_does_not_name_the_table) {

@@ -232,7 +232,7 @@ def test_a_launch_without_an_entry_makes_no_kernel_of_one_config(recorded, tmp_p
     report, err = build(recorded, tmp_path / "built", status=1)
     (refused,) = report["refused"]
     assert report["built"] == [] and "no autotuner and no entry say which configs it could have: BLOCK_SIZE, num_warps look" \
-        in refused["why"] and "`python3 -m wavetune space`" in refused["why"] and refused["why"] in err
+        in refused["why"] and "`wavetune captures space`" in refused["why"] and refused["why"] in err
 
 
 def test_a_launch_that_an_entry_states_otherwise_says_what_differs(world, tmp_path):
@@ -253,7 +253,8 @@ def test_a_leased_launch_gets_a_job_of_the_entrys_key_and_space(world, harness, 
     assert (made["key"], made["state"], made["kernel"]) == ({"n": 1000}, "queued", read(world / "build")["kernel"])
     assert server.get(f"/v1/jobs/{made['job']}")["space"] == SPACE
     assert refused["state"] == "refused" and "stride is 2 in the launch, and 1 by the entry" in refused["why"]
-    run("space", "vllm.layers.table_add:_table_add", "-o", tmp_path / "own", WAVETUNE_URL=server.url, WAVETUNE_TOKEN=server.builder)
+    item, = [one for one in server.items("/v1/captures") if one["name"].endswith("_table_add")]
+    harness.wavetune(server, "captures", "space", item["id"], "--to", tmp_path / "own")
     assert read(tmp_path / "own", "kernel.json")["versions"]["vllm"]["from"] == {"module": "vllm.layers.table_add"}
 
 
@@ -289,9 +290,9 @@ def test_a_build_of_an_entry_that_is_not_the_planned_one_is_refused(change, why)
 
 
 def test_an_entry_that_was_made_of_a_launch_is_built_with_its_own_config(recorded, tmp_path):
-    captures = recorded
-    out, _ = run("space", "vllm.layers.table_add:_table_add", "--captures", captures, "-o", tmp_path / "own")
-    assert "state the values of space.json" in out
+    space = [program("wavetune"), "captures", "space", "vllm.layers.table_add:_table_add", "--captures", recorded, "--to"]
+    said = subprocess.run([*space, tmp_path / "own"], capture_output=True, text=True)
+    assert said.returncode == 0 and "state the values of space.json" in said.stdout, said.stderr
     assert json.loads((tmp_path / "own/space.json").read_text()) == {
         "parameters": {"num_warps": [2], "BLOCK_SIZE": [64]}, "roles": {"num_warps": "option"},
         "default": {"num_warps": 2, "BLOCK_SIZE": 64}}
@@ -299,10 +300,15 @@ def test_an_entry_that_was_made_of_a_launch_is_built_with_its_own_config(recorde
     assert (made["name"], made["key"], made["defines"]) == ("table_add", ["n", "group"], {"EVEN": "False"})
     assert made["versions"]["vllm"]["constexprs"] == {"TYPE": {"dtype": "float32"}}
     assert [one["shape"] for one in made["arguments"][:2]] == [["n"], ["n"]]
+    again = subprocess.run([*space, tmp_path / "own"], capture_output=True, text=True)
+    assert again.returncode == 2 and "kernel.json is there; name another folder with --to" in again.stderr
     edit(tmp_path / "own", "space.json", lambda space: space["parameters"].update(BLOCK_SIZE=[64, 128, 256]))
-    report, _ = build(captures, tmp_path / "built", "--entries", tmp_path / "own")
+    report, _ = build(recorded, tmp_path / "built", "--entries", tmp_path / "own")
     assert [(one["objects"], one["keys"]) for one in report["built"]] == [(3, [{"n": 1000, "group": 128}])]
-    assert "no launch of other:f was recorded" in refusal("space", "other:f", "--captures", captures, "-o", tmp_path / "x")
+    for which, why in ((["other:f", "--captures", recorded, "--to", tmp_path / "x"], "no launch of other:f was recorded"),
+                       (["other:f", "--captures", recorded], "name the entry's folder with --to")):
+        said = subprocess.run([program("wavetune"), "captures", "space", *which], capture_output=True, text=True)
+        assert said.returncode and why in said.stderr, said
 
 
 @pytest.mark.parametrize("change, why", [

@@ -118,7 +118,7 @@ def why_no_space(function: Function, launch: Launch, near: str = "") -> str | No
     if not members:
         return None
     return (f"no autotuner and no entry say which configs it could have{near}: "
-            f"{', '.join(members)} look like members of a config; `python3 -m wavetune space` "
+            f"{', '.join(members)} look like members of a config; `wavetune captures space` "
             "writes an entry to edit, which builders take with --entries")
 
 

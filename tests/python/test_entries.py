@@ -258,6 +258,13 @@ def test_a_leased_launch_gets_a_job_of_the_entrys_key_and_space(world, harness, 
     assert read(tmp_path / "own", "kernel.json")["versions"]["vllm"]["from"] == {"module": "vllm.layers.table_add"}
 
 
+def test_shapes_of_a_tables_function_are_recorded_up_to_a_number(tmp_path):
+    captures = capture(tmp_path, *[(16 * n, 1, 64, 2) for n in (*range(1, 41), 41, 60)])
+    launches = map(json.loads, (path.read_text() for path in (captures / "launches").iterdir()))
+    sizes = sorted(one["key_values"][one["key_names"].index("n")] for one in launches)
+    assert sizes == [16 * n for n in (*range(1, 34), 36)], "32 values, then of 512 to 1023 one that is even and one that is not"
+
+
 @pytest.mark.parametrize("space, why", [
     ({"parameters": {"BLOCK_SIZE": [48], "num_warps": [4]}}, "no config compiles for the key n=1000"),
     ({**SPACE, "conditions": ["BLOCK_SIZE > 1000"]}, "the conditions of the space exclude every config")])

@@ -11,7 +11,7 @@ import os
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 from .._canonical import Fields, Json, canonical
 from .._errors import PackError
@@ -231,13 +231,14 @@ def plan_entry(function: Function, entry: Entry, keys: list[Json], toolchain: To
 
 
 def build_entry(function: Function, launches: Sequence[Launch], entry: Entry, keys: list[Json],
-                toolchain: Toolchain, request: Fields, output: Path) -> Json:
+                toolchain: Toolchain, request: Fields, output: Path,
+                step: Callable[[int, int], None]) -> Json:
     """As build.build_function()."""
     try:
         plan, files = _plan(function, entry, keys, toolchain, request, Path.cwd())
         made = output / plan.request.kernel.manifest["name"].replace("/", ".")
         (made / "build" / "objects").mkdir(parents=True)
-        build = {**head_of_plan(plan), "variants": build_variants(plan, made / "build")}
+        build = {**head_of_plan(plan), "variants": build_variants(plan, made / "build", step)}
         write_build(build, made / "build")
     except PackError as error:
         return {"built": [], "refused": refusals(function.name, launches, str(error))}

@@ -237,8 +237,8 @@ static int command_captures_space(struct options *options) {
     cli_refuse(EXIT_FAILED, "no argument of %s looks like a member of a config", name);
   file_add(to, "kernel.json", kernel_of(&made, name, launch));
   file_add(to, "space.json", space_of(&made));
-  printf("%s: state the values of space.json, and of kernel.json the grid, and the access and fill "
-         "of buffers; then give it to builders (python3 -m wavetune build --entries %s)\n",
+  printf("%s: state the values of space.json, and of kernel.json the grid, and shapes, access and "
+         "fill of buffers; then give it to builders (python3 -m wavetune build --entries %s)\n",
          to, to);
   return EXIT_OK;
 }

@@ -94,6 +94,7 @@ struct routed { /* expressions, as the manifest states them */
 /* The same with the numbers of a key and a segment. */
 #define ROUTED_EXPERTS_MAX 65536
 #define ROUTED_TOP_K_MAX 1024
+#define ROUTED_ROWS_MAX (1 << 26) /* the expert of each is in the agent's memory */
 struct routing {
   enum routed_what what;
   int64_t tokens, top_k, experts, block;

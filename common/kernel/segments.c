@@ -68,12 +68,14 @@ static bool routing_evaluate(const struct argument *argument, const struct scope
     return error_set(error, "a token cannot go to %lld of %lld experts", (long long)routing->top_k,
                      (long long)routing->experts);
 
-  /* No larger than 2^31 * 2^10 * 2^20. */
+  *ret_text = routed->tokens;
   int64_t rows = routing->tokens * routing->top_k, ids = rows * routing->block,
-          shared = rows + routing->experts * (routing->block - 1);
+          shared = rows + routing->experts * (routing->block - 1); /* none overflows */
+  if (rows > ROUTED_ROWS_MAX)
+    return error_set(error, "%lld tokens for %lld experts each are more than %d rows",
+                     (long long)routing->tokens, (long long)routing->top_k, ROUTED_ROWS_MAX);
   if (!routing->by_row && shared < ids)
     ids = shared;
-  *ret_text = routed->tokens;
   if (argument->dtype == DTYPE_INT32 && ids > INT32_MAX)
     return error_set(error, "%lld ids are more than int32 counts", (long long)ids);
 

@@ -122,6 +122,10 @@ Test(segments, that_cannot_be_made_are_refused_with_what_is_at_fault) {
        "\"shape\": [\"n * 99\"], \"fill\": {\"routed\": {\"what\": \"tokens\", \"tokens\": \"n\", "
        "\"top_k\": \"n\", \"experts\": 4, \"block\": 1}}",
        SPACE, "/key/n", "a token cannot go to 50 of 4 experts"},
+      {"\"dtype\": \"int64\", \"access\": \"read\", \"shape\": [1], \"fill\": {\"routed\": "
+       "{\"what\": "
+       "\"count\", \"tokens\": \"n * 1000000\", \"top_k\": 2, \"experts\": 4, \"block\": 1}}",
+       SPACE, "/key/n", "50000000 tokens for 2 experts each are more than 67108864 rows"},
       {READ
        "\"shape\": [\"n * 99\"], \"fill\": {\"routed\": {\"what\": \"tokens\", \"tokens\": \"n\", "
        "\"top_k\": 2, \"experts\": \"n - 50\", \"block\": 1}}",

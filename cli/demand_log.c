@@ -72,8 +72,7 @@ static json_t *miss_of_path(const char *path, const char *line) {
   cleanup_json json_t *row = NULL;
   const struct table_kind *kind;
   struct error ignored;
-  if (!table_kind_of_path(family, path) ||
-      !table_path_parse(family, path, &kind, &row, &place, &ignored))
+  if (!table_path_parse(family, path, &kind, &row, &place, &ignored))
     return NULL;
 
   json_t *members = json_object();

@@ -447,10 +447,13 @@ bool table_family_has(const struct table_family *family, const char *path) {
 bool table_path_parse(const struct table_family *family, const char *path,
                       const struct table_kind **ret_kind, json_t **ret_row,
                       struct table_place *ret_place, struct error *error) {
-  const struct table_kind *kind = table_kind_of_path(family, path);
+  const struct table_kind *kind = table_kind_of_path(family, path),
+                          *promised = kind_of_prefix(family, path);
   if (!kind)
-    return error_set(error, "\"%.200s\" is not a name like %s", path_name(path),
-                     kind_of_prefix(family, path)->example);
+    return promised ? error_set(error, "\"%.200s\" is not a name like %s", path_name(path),
+                                promised->example)
+                    : error_set(error, "\"%.200s\" is not the name of a table of %s",
+                                path_name(path), family->format);
 
   *ret_kind = kind;
   *ret_row = json_object();

@@ -152,6 +152,15 @@ Test(format_tables, a_malformed_entry_is_refused_with_file_and_place) {
   expect_refused("vllm-moe", lora, "{\"4\": {\"1\": 7}}", ": /4/1: must be an object of rows");
 }
 
+Test(format_tables, a_name_that_promises_no_table_is_refused_with_the_format) {
+  const struct table_kind *kind;
+  cleanup_table_place struct table_place place = {0};
+  cleanup_json json_t *row = NULL;
+  cr_expect_not(
+      table_path_parse(&tables_vllm_moe, "folder/notes.json", &kind, &row, &place, &error));
+  cr_expect_str_eq(error.message, "\"notes.json\" is not the name of a table of vllm-moe");
+}
+
 /* Releases of registered kernels */
 
 #define DIGEST "sha256:ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"

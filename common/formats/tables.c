@@ -140,13 +140,13 @@ static bool triton_find(struct rendering *rendering, struct error *error) {
 static bool arch_find(struct rendering *rendering, struct error *error) {
   const struct environment *environment = &rendering->request->release->environment;
   const char *arch = environment->arch;
-  if (!arch || !string_starts(arch, "gfx"))
+  size_t size = arch ? strcspn(arch, ":") : 0;
+  if (size <= 3 || !string_starts(arch, "gfx") || 3 + strspn(arch + 3, "0123456789abcdef") < size)
     return error_set(error,
                      "AITER's tables are named after the arch of an AMD GPU, and the "
-                     "environment of the release states %s",
-                     arch ? "another" : "none");
+                     "environment of the release states %.60s",
+                     arch ? arch : "none");
 
-  size_t size = strcspn(arch, ":");
   rendering->place.arch = xstrndup(arch, size);
   cleanup_free char *note =
       xasprintf("AITER finds these tables by the arch alone: every GPU of %.*s reads them. %s%s.",

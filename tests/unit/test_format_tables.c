@@ -299,6 +299,17 @@ Test(format_tables, rows_of_aiter_are_bounds_and_its_tables_say_that_an_arch_sha
   cr_expect_neq(strstr(error.message, "arch of an AMD GPU"), NULL, "%s", error.message);
 }
 
+Test(format_tables, an_arch_is_no_path_to_another_folder) {
+  static const char *const archs[] = {"gfx942/../../gfx942", "gfx942/..:/gfx942", "gfx", "gfx 942"};
+  list_foreach (arch, archs) {
+    cleanup_cache_files struct cache_files out = {0};
+    cleanup_free char *environment =
+        xasprintf("{\"rocm\":\"6.4.1\",\"gpu\":\"AMD Instinct MI300X\",\"arch\":\"%s\"}", *arch);
+    cr_expect_not(render("aiter-triton", environment, w8a8_manifest, w8a8_tuned, 1, NULL, &out));
+    cr_expect_neq(strstr(error.message, *arch), NULL, "%s", error.message);
+  }
+}
+
 Test(format_tables, what_no_reader_of_aiter_finds_is_skipped_and_shipped_rows_stay_as_they_are) {
   static const char exports[] = "{\"aiter-triton\":{\"name\":\"name\",\"N\":\"N\",\"K\":\"K\","
                                 "\"M\":\"M\"}}";

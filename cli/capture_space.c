@@ -1,10 +1,11 @@
 /* wavetune captures space: an entry (kernels/tables/README.md) to edit, made of a recorded launch
  * of a function that takes its config as arguments.
  *
- * Whole numbers that are compiled in and are written in capitals, and Triton's options that the
- * launch states, are parameters of the space with the value that they had; other whole numbers that
- * are no strides are the key, and numbers that a member of the key has are stated by its name. A
- * builder takes the same arguments for a config's (python/wavetune/_captured/entries.py). */
+ * Integer constexprs with a name in capitals, and Triton's options that the launch states, become
+ * parameters of the space, each with its value in the launch. Integers that are passed and are no
+ * strides become the key; where another number equals a member of the key, that member's name is
+ * written. A builder takes the same arguments for a config's
+ * (python/wavetune/_captured/entries.py). */
 #include <ctype.h>
 #include <glob.h>
 
@@ -96,6 +97,9 @@ static void argument_add(struct skeleton *made, const json_t *argument) {
                                          strstr(dtype, "float") ? "normal" : "zeros"));
   } else if (is_of_config(argument)) {
     json_object_set(made->config, name, value);
+  } else if (!value) {
+    fprintf(stderr, "wavetune: argument %s, a %s, is not in the entry: state it in kernel.json\n",
+            name, cli_member(argument, "kind"));
   } else if (is_kind(argument, "int")) {
     json_t *stated = is_of_key(argument) ? json_string(name) : number_stated(made, value);
     json_push(made->arguments,
@@ -172,8 +176,6 @@ static void file_add(const char *folder, const char *name, json_t *document) {
   cleanup_free char *text = json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
   struct error error;
   json_decref(document);
-  if (access(path, F_OK) == 0)
-    cli_refuse(EXIT_USAGE, "%s is there; name another folder with --to", path);
   if (!folder_make(folder, 0777, &error) ||
       !file_write_atomically(path, text, strlen(text), 0666, &error))
     cli_fail(EXIT_FAILED, &error);
@@ -205,9 +207,9 @@ static void documents_find(const struct options *options, const char *which, jso
   if (folder) {
     cleanup_free char *functions = xasprintf("%s/functions/*.json", folder);
     *ret_function = document_find(functions, which);
-    const char *closure = cli_member(*ret_function, "closure");
+    const char *closure = cli_member(*ret_function, "closure"), *colon = strchr(closure, ':');
     cleanup_free char *launches =
-        xasprintf("%s/launches/%s-*.json", folder, closure + strcspn(closure, ":") + !!*closure);
+        xasprintf("%s/launches/%s-*.json", folder, colon ? colon + 1 : closure);
     *ret_launch = *ret_function ? document_find(launches, NULL) : NULL;
     return;
   }
@@ -222,10 +224,16 @@ static int command_captures_space(struct options *options) {
   char *const *which = cli_arguments(
       options, 1,
       "name one function by its id, as `wavetune captures` prints it; with --captures by its name");
+  static const char *const files[] = {"kernel.json", "space.json"};
   const char *to = option_text(options, "to");
   cleanup_json json_t *function = NULL, *launch = NULL;
   if (!to)
     cli_refuse(EXIT_USAGE, "name the entry's folder with --to");
+  list_foreach (file, files) {
+    cleanup_free char *path = xasprintf("%s/%s", to, *file);
+    if (access(path, F_OK) == 0)
+      cli_refuse(EXIT_USAGE, "%s is there; name another folder with --to", path);
+  }
   documents_find(options, *which, &function, &launch);
   const char *name = cli_member(function, "name");
   if (!strchr(name, ':') || !json_array_size(json_object_get(launch, "arguments")))
@@ -235,11 +243,12 @@ static int command_captures_space(struct options *options) {
   skeleton_fill(&made, launch);
   if (!json_object_size(made.config))
     cli_refuse(EXIT_FAILED, "no argument of %s looks like a member of a config", name);
-  file_add(to, "kernel.json", kernel_of(&made, name, launch));
-  file_add(to, "space.json", space_of(&made));
-  printf("%s: state the values of space.json, and of kernel.json the grid, and shapes, access and "
-         "fill of buffers; then give it to builders (python3 -m wavetune build --entries %s)\n",
-         to, to);
+  file_add(to, files[0], kernel_of(&made, name, launch));
+  file_add(to, files[1], space_of(&made));
+  printf(
+      "%s: state the values of space.json, and in kernel.json the grid and the shape, access and "
+      "fill of each buffer; then give it to builders: python3 -m wavetune build --entries %s\n",
+      to, to);
   return EXIT_OK;
 }
 

@@ -149,14 +149,14 @@ static bool take_file(struct kernel_folder *folder, const char *directory, const
 static bool arguments_change(const json_t *document, json_t *manifest, struct error *error) {
   const json_t *shared = json_object_get(document, "arguments");
   json_t *changes = json_object_get(manifest, "arguments"), *argument;
-  cleanup_json json_t *changed = json_array();
-  size_t i, n_known = 0;
+  cleanup_json json_t *changed = json_array(), *left = json_copy(changes);
+  size_t i;
   if (!json_is_object(changes))
     return true;
 
   json_array_foreach (shared, i, argument) {
     json_t *change = json_object_get(changes, json_text(argument, "name"));
-    n_known += change != NULL;
+    json_object_del(left, json_text(argument, "name"));
     if (json_is_null(change))
       continue;
     cleanup_json json_t *copy = json_copy(argument);
@@ -167,9 +167,10 @@ static bool arguments_change(const json_t *document, json_t *manifest, struct er
   }
 
   json_put(manifest, "arguments", TAKE(changed));
-  return n_known == json_object_size(changes) ||
-         error_at(error, "/arguments",
-                  "it changes an argument that the folder's \"arguments\" do not have");
+  json_members (left, name, change)
+    return error_at(error, POINTER_MEMBER("/arguments", name),
+                    "it changes an argument that the folder's \"arguments\" do not have");
+  return true;
 }
 
 /* Of an entry: keeps its function's module, and gives the manifest one source without bytes. */

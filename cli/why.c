@@ -67,16 +67,18 @@ static void switches_print(const struct question *question, const char *kernel, 
                            const json_t *switches) {
   json_members (switches, variable, value) {
     const char *wanted = json_string_value(value), *here = getenv(variable);
+    cleanup_free char *shown = here ? name_plain(here, strlen(here)) : NULL; /* may be any bytes */
     bool differs = is_off(wanted) ? !is_off(here) : !string_equal(wanted, here);
     json_push(question->switches,
               json_pack("{s:s, s:s, s:s, s:O, s:s?, s:b}", "name", kernel, "table", table,
-                        "variable", variable, "value", value, "here", here, "differs", differs));
-    if (!question->as_json)
-      printf("switch   %s is read with %s%s%s%s%s\n", table, variable, wanted ? "=" : " not set",
-             wanted ? wanted : "", differs ? "; here it is " : "",
-             !differs ? ""
-             : here   ? here
-                      : "not set");
+                        "variable", variable, "value", value, "here", shown, "differs", differs));
+    if (question->as_json)
+      continue;
+    printf("switch   %s is read with %s%s%s", table, variable, wanted ? "=" : " not set",
+           wanted ? wanted : "");
+    if (differs)
+      printf("; here it is %s", shown ? shown : "not set");
+    putchar('\n');
   }
 }
 

@@ -111,6 +111,8 @@ def test_why_names_the_switches_under_which_a_table_is_read(bench):
     assert "switch   vllm-w8a8 is read with OTHER=1\n" in shown
     shown = wavetune(bench.server, *asked, environment={"VLLM_ROCM_USE_AITER": "1"}).stdout
     assert "VLLM_ROCM_USE_AITER not set; here it is 1\n" in shown and "OTHER=1; here it is not set\n" in shown
+    shown = wavetune(bench.server, *asked, environment={"OTHER": "\udcff"}).stdout  # a byte that is no UTF-8
+    assert "OTHER=1; here it is ?\n" in shown
     document = json.loads(wavetune(bench.server, *asked, "--json", environment={"OTHER": "1"}).stdout)
     assert document["switches"] == [
         {"name": "softmax", "table": "vllm-w8a8", "variable": "VLLM_ROCM_USE_AITER", "value": None, "here": None, "differs": False},

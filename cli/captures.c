@@ -117,8 +117,7 @@ static int command_captures_remove(struct options *options) {
 
 static const struct option_spec tune_options[] = {
     CLI_LIST("key", "NAME=VALUE,…|JSON",
-             "only keys that have these members, which may be ranges and lists as with submit; may "
-             "be given several times; default: all"),
+             "only keys that have these members, ranges and lists as with submit; default: all"),
     CLI_TEXT("run", "RUN",
              "name of a run; a new name measures again what has a job; default: it keeps that job"),
     CLI_INTEGER("priority", "N", "0", -1000, 1000, "jobs with a higher priority are leased first"),

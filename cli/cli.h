@@ -90,6 +90,7 @@ extern job_code_printer *job_print_code;
   COMMAND(captures)                                                                                \
   COMMAND(captures_show)                                                                           \
   COMMAND(captures_tune)                                                                           \
+  COMMAND(captures_space)                                                                          \
   COMMAND(captures_remove)                                                                         \
   COMMAND(policy)                                                                                  \
   COMMAND(policy_set)                                                                              \

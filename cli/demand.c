@@ -166,8 +166,8 @@ static void misses_look_up(const struct options *options, const json_t *misses) 
     cleanup_free char *path = cli_path("/v1/kernels/", hash, "");
     cleanup_json json_t *answer = cli_get(client, path);
     cleanup_kernel struct kernel *parsed = NULL;
-    if (kernel_parse(json_object_get(answer, "manifest"), &parsed,
-                     &error)) /* else of a newer one */
+    bool is_read = kernel_parse(json_object_get(answer, "manifest"), &parsed, &error);
+    if (is_read) /* else a newer server has it */
       misses_map(misses, parsed);
   }
 }
@@ -190,13 +190,15 @@ static void misses_print(const json_t *misses) {
     json_elements (json_object_get(miss, "kernels"), j, kernel) {
       cleanup_free char *lacks = json_texts_join(json_object_get(kernel, "lacks"), ", ");
       cleanup_free char *key = cli_compact(kernel, "key");
+      const char *name = cli_member(kernel, "name");
       if (*lacks)
-        printf("\n%s: the name of a table gives the key %s; it lacks %s, which `wavetune shapes "
-               "CONFIG.json --for …` states\n",
-               cli_member(kernel, "name"), key, lacks);
+        printf("\n%s: the name of the table gives %s of the key and lacks %s%s\n", name, key, lacks,
+               string_starts(name, "fused_moe/")
+                   ? "; `wavetune shapes CONFIG.json --tp N --tokens '" ROWS_USUAL
+                     "' --for fused_moe` states them"
+                   : "");
       else
-        printf("\n# DIR: the folder of %s\n%s\n", cli_member(kernel, "name"),
-               cli_member(kernel, "command"));
+        printf("\n# DIR: the folder of %s\n%s\n", name, cli_member(kernel, "command"));
     }
 }
 
@@ -223,11 +225,11 @@ static int log_read(struct options *options, const char *name) {
     fprintf(stderr, "wavetune: %s states no missing table\n", name);
 
   if (log.n_unread)
-    fprintf(stderr, "wavetune: %zu lines state missing files whose names are not understood\n",
+    fprintf(stderr, "wavetune: lines with missing files whose names are not understood: %zu\n",
             log.n_unread);
   if (log.n_left)
-    fprintf(stderr, "wavetune: %zu lines are left out, with other misses than the first %d\n",
-            log.n_left, LOG_MISSES_MAX);
+    fprintf(stderr, "wavetune: lines left out, with other misses than the first %d: %zu\n",
+            LOG_MISSES_MAX, log.n_left);
   return EXIT_OK;
 }
 

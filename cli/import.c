@@ -185,12 +185,13 @@ static void files_read(char *const *paths, size_t n_paths, struct import *import
 
   /* What states where a table was measured is read with it, named or not. */
   size_t n_named = names->n;
-  for (size_t i = 0; n_named && import->format->is_table && i < names->n_roots; i++) {
+  for (size_t i = 0; import->format->is_table && i < names->n_roots; i++) {
     cleanup_free char *path = xasprintf("%s/" TABLES_FILE, names->roots[i]);
-    const char *key = path;
     struct stat status;
-    if (stat(path, &status) == 0 && S_ISREG(status.st_mode) &&
-        !bsearch(&key, names->all, n_named, sizeof *names->all, texts_compare))
+    bool is_there = stat(path, &status) == 0 && S_ISREG(status.st_mode);
+    for (size_t j = 0; is_there && j < n_named; j++)
+      is_there = !string_equal(names->all[j], path);
+    if (is_there)
       names_add(names, path, status.st_size);
   }
 

@@ -129,8 +129,8 @@ static int command_submit(struct options *options) {
 static const struct option_spec submit_options[] = {
     CLI_LIST("key", "NAME=VALUE,…|JSON",
              "a key to tune for, or several: ranges and lists in 'M=1..4096*2,N=64,128' give all "
-             "combinations; may be repeated"),
-    CLI_TEXT("keys", "FILE|-", "a text as of --key on each line; # begins a comment"),
+             "combinations"),
+    CLI_TEXT("keys", "FILE|-", "on each line what --key takes; # begins a comment"),
     OPTION_SPACE,
     OPTION_ENVIRONMENT,
     OPTION_TAG,

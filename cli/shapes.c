@@ -220,11 +220,18 @@ static void latent_attention_add(struct model *model, int64_t layers) {
       (struct linear){.name = "o_proj", .parts = {hidden}, .k = heads * v, .split = BY_COLUMNS});
 }
 
+/* The member that has the number of experts: transformers 5 renames that of Qwen's. */
+static const char *experts_member(const struct model *model) {
+  const char *name = model->architecture->experts, *other = "num_local_experts";
+  return !json_object_get(model->config, name) && json_object_get(model->config, other) ? other
+                                                                                        : name;
+}
+
 /* The experts of one rank: all of them with a part of each, or with --ep a part of them, whole. */
 static void experts_add(struct model *model, int64_t layers) {
   const struct architecture *architecture = model->architecture;
-  int64_t experts = number_of(model, architecture->experts) + model->more_experts,
-          top_k = number_of(model, "num_experts_per_tok"),
+  const char *member = experts_member(model);
+  int64_t experts = number_of(model, member), top_k = number_of(model, "num_experts_per_tok"),
           intermediate = number_of(model, architecture->intermediate),
           n = model->ep > 1 ? intermediate : split(model, architecture->intermediate, intermediate);
   char *why = NULL;
@@ -238,12 +245,8 @@ static void experts_add(struct model *model, int64_t layers) {
                     (long long)n, (long long)model->block[1]);
 
   linear_add(model, layers,
-             (struct linear){"mlp.",
-                             "gate",
-                             {number_of(model, architecture->experts)},
-                             model->hidden,
-                             .is_plain = true});
-  json_int_t of_rank = part_of(model, architecture->experts, experts, model->ep, "--ep");
+             (struct linear){"mlp.", "gate", {experts}, model->hidden, .is_plain = true});
+  json_int_t of_rank = part_of(model, member, experts + model->more_experts, model->ep, "--ep");
   row_add(model,
           json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "layer", "experts", "ep",
                     (json_int_t)model->ep, "E", of_rank, "N", (json_int_t)n, "K",

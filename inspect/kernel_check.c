@@ -377,10 +377,10 @@ static bool folder_check(struct check *check, const char *place, struct error *e
 
   struct review_findings findings = {0};
   const char *hash = folder->module ? NULL : DIGEST_TEXT(&kernel->hash);
-  json_t *answer = json_pack("{s:s, s:s, s:s, s:s, s:s*, s:s*, s:I}", "place", place, "what",
-                             "kernel", "name", kernel->name, "language",
-                             language_name(kernel->language), "kernel", hash, "module",
-                             folder->module, "raw", (json_int_t)folder->space->raw_count);
+  json_t *answer =
+      json_pack("{s:s, s:s, s:s, s:s, s:s*, s:s*, s:I}", "place", place, "what", "kernel", "name",
+                kernel->name, "language", language_name(kernel->language), "kernel", hash, "module",
+                folder->module, "raw", (json_int_t)folder->space->raw_count);
   if (!check->as_json && hash)
     printf("%s: kernel %s in %s, %s\n", place, kernel->name, language_name(kernel->language), hash);
   else if (!check->as_json)

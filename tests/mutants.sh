@@ -35,6 +35,8 @@ mutant lease-spent-no-budget server/measure/lease_routes.c 'TASK_CAUSE_SPENT && 
   'TASK_CAUSE_SPENT' campaigns::test_a_lease_without_a_budget_has_none_to_spend
 mutant lease-spent-final server/measure/lease_routes.c ' && lease->stage != STAGE_FINAL' '' \
   campaigns::test_a_final_whose_time_is_spent_is_leased_again
+mutant lease-search-warm server/job/jobs.sql 'AND j.likely <> :likely' 'AND j.likely = :likely' \
+  campaigns::test_searches_of_one_post_begin_with_the_winners_of_those_that_are_done_before_them
 mutant lease-innocent server/measure/lease_routes.c ' || handback->cause == TASK_CAUSE_YIELDED' '' \
   signed_kernels::test_releasing_a_lease_that_is_not_signed_does_not_count_against_the_job
 mutant lease-old-reasons common/task/task_cause.c 'string_starts(reason, old_reasons[cause])' \

@@ -213,17 +213,16 @@ static bool rotation_new(struct problem *problem, struct error *error) {
         !copies_new(problem, operand, rotation->n_copies, error))
       return error_prefix(error, "cold copies of argument \"%s\": ", operand->argument->name);
 
-  operands_foreach (problem, operand) {
-    const struct argument *argument = operand->argument;
-    const struct operand *owner =
-        &problem->operands[argument_owner(problem->kernel, operand->index)];
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
+    const struct argument *argument = &problem->kernel->arguments[i];
+    const struct operand *owner = &problem->operands[argument_owner(problem->kernel, i)];
     if (!argument->is_buffer)
       continue;
-    for (size_t i = 0; i < owner->segments.n; i++)
+    for (size_t k = 0; k < owner->segments.n; k++)
       *APPEND(rotation->operands, rotation->n_operands) = (struct device_operand){
-          .pointer = &operand->passed[i],
+          .pointer = &problem->operands[i].passed[k],
           .base = owner->copies ? owner->copies->address : owner->checked->address,
-          .offset = argument_offset(argument) + owner->segments.all[i].offset,
+          .offset = argument_offset(argument) + owner->segments.all[k].offset,
           .stride = stride_of(owner->bytes),
           .size = owner->bytes,
           .pristine = owner->pristine && !argument->alias ? owner->pristine->address : NULL,

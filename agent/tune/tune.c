@@ -601,7 +601,7 @@ static const struct option_spec tune_options[] = {
              "'rows=1..4096*2,columns=512,1024' give all combinations",
      .flag_only = true},
     {"keys", OPTION_TEXT, "FILE|-",
-     .help = "the keys of a campaign, a text as of --key on each line; # begins a comment",
+     .help = "the keys of a campaign, on each line what --key takes; # begins a comment",
      .flag_only = true},
     {"space", OPTION_TEXT, "FILE", .help = "a space, as JSON, in place of the kernel folder's",
      .flag_only = true},

@@ -162,7 +162,7 @@ bool table_mapping_read(const struct table_kind *kind, const struct kernel *kern
 /* Whether a row may have the value. */
 static bool value_check(const struct table_member *member, const json_t *value,
                         struct error *error) {
-  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.=";
   const char *name = member->name, *text = json_string_value(value);
   long long shape[2];
 
@@ -178,7 +178,8 @@ static bool value_check(const struct table_member *member, const json_t *value,
     return json_is_boolean(value) || error_set(error, "%s is not true or false for this key", name);
   case TABLE_TEXT:
     return (text && *text && strlen(text) <= 64 && !text[strspn(text, plain)]) ||
-           error_set(error, "the %s is not a text of letters, digits and _ - . for this key", name);
+           error_set(error, "the %s is not a text of letters, digits and _ - . = for this key",
+                     name);
   case TABLE_BLOCK_SHAPE:
     return table_block_shape(text, shape) ||
            error_set(error, "the block shape is not a text like [128,128] for this key");

@@ -122,6 +122,18 @@ static const struct table_kind sglang_w8a8 = {
     .members = {NUMBER(N), NUMBER(K), TEXT(dtype, NULL), BLOCKS(", ", TABLE_REQUIRED), ROW(M)},
     .needed = {BLOCK_SIZES, "GROUP_SIZE_M"},
 };
+/* SGLang's GEMM with a scale for each token and channel. Where CUTLASS was faster, a row is null:
+ * such a table is refused, because without that row a neighbour's would be taken. */
+static const struct table_kind sglang_w8a8_channelwise = {
+    .name = "sglang-w8a8-channelwise",
+    .kernel = "sglang-w8a8/channelwise_scaled_mm",
+    .path = "N={N},K={K},device_name={device},dtype=fp8_w8a8_channelwise",
+    .prefix = "N=",
+    .device = TABLE_DEVICE_TORCH,
+    .n_members = 3,
+    .members = {NUMBER(N), NUMBER(K), ROW(M)},
+    .needed = {BLOCK_SIZES},
+};
 /* AITER's, which it finds by the arch alone. */
 #define AITER_ROWS MAYBE_NUMBER(B), MAYBE_NUMBER(N), MAYBE_NUMBER(K), BOUND_ROW
 static const struct table_kind aiter_triton = {
@@ -134,7 +146,7 @@ static const struct table_kind aiter_triton = {
     .device = TABLE_DEVICE_ARCH,
     .n_members = 5,
     .members = {TEXT(name, AITER_NAME), AITER_ROWS},
-    .needed = {BLOCK_SIZES},
+    .needed = {"BLOCK_SIZE_M", "BLOCK_SIZE_N"},
 };
 static const struct table_kind aiter_triton_moe = {
     .name = "aiter-triton-moe",
@@ -145,7 +157,19 @@ static const struct table_kind aiter_triton_moe = {
     .device = TABLE_DEVICE_ARCH,
     .n_members = 2,
     .members = {TEXT(name, "MOE-" AITER_NAME), BOUND_ROW},
-    .needed = {BLOCK_SIZES},
+    .needed = {"BLOCK_SIZE_M", "BLOCK_SIZE_N"},
+};
+/* Two GEMMs in one, whose shapes are a part of the name: "-N8=512-N16=256-K=7168". */
+static const struct table_kind aiter_triton_fused = {
+    .name = "aiter-triton-fused",
+    .kernel = "aiter-triton/fused_gemm",
+    .below = "gemm/",
+    .path = "{arch}-{name}",
+    .prefix = "gfx",
+    .device = TABLE_DEVICE_ARCH,
+    .n_members = 2,
+    .members = {TEXT(name, AITER_NAME "-N[0-9]+=[A-Za-z0-9_=-]+"), BOUND_ROW},
+    .needed = {"BLOCK_SIZE_M", "BLOCK_SIZE_N"},
 };
 static const struct table_kind aiter_triton_folder = {
     .name = "aiter-triton-folder",
@@ -155,7 +179,7 @@ static const struct table_kind aiter_triton_folder = {
     .n_members = 7,
     .members = {TEXT(language, "triton|gluon"), TEXT(folder, "[a-z0-9_]+"), TEXT(name, AITER_NAME),
                 AITER_ROWS},
-    .needed = {BLOCK_SIZES},
+    .needed = {"BLOCK_SIZE_M", "BLOCK_SIZE_N"},
 };
 
 #define VLLM_AITER {"VLLM_ROCM_USE_AITER", NULL, true}
@@ -169,9 +193,12 @@ const struct table_family tables_vllm_w8a8 = {"vllm-w8a8", NULL, {&vllm_w8a8}, {
 const struct table_family tables_sglang_moe = {
     "sglang-moe", "SGLANG_MOE_CONFIG_DIR", {&sglang_moe}, {SGLANG_AITER}};
 const struct table_family tables_sglang_w8a8 = {
-    "sglang-w8a8", NULL, {&sglang_w8a8}, {SGLANG_AITER}};
+    "sglang-w8a8", NULL, {&sglang_w8a8, &sglang_w8a8_channelwise}, {SGLANG_AITER}};
 const struct table_family tables_aiter_triton = {
-    "aiter-triton", NULL, {&aiter_triton, &aiter_triton_moe, &aiter_triton_folder}, {{0}}};
+    "aiter-triton",
+    NULL,
+    {&aiter_triton, &aiter_triton_moe, &aiter_triton_fused, &aiter_triton_folder},
+    {{0}}};
 
 const struct table_family *table_family_find(const char *kind, const struct table_kind **ret_kind) {
   static const struct table_family *const families[] = {&tables_vllm_moe, &tables_vllm_w8a8,
@@ -258,7 +285,7 @@ bool table_path_make(const struct table_kind *kind, const struct table_place *pl
     size_t size = strcspn(brace + 1, "}");
     struct token token = token_find(kind, &parts, brace + 1, size);
     if (*c == '[') {
-      if (json_is_null(json_object_get(row, token.member->name)))
+      if (token.member && json_is_null(json_object_get(row, token.member->name)))
         c = strchr(c, ']');
       continue;
     }
@@ -449,16 +476,17 @@ static int64_t plain_number(const char *text) {
 int64_t table_row_number(const struct table_member *member, const char *text) {
   if (member->value != TABLE_BOUND)
     return plain_number(text);
+
+  bool is_most = string_starts(text, "M_LEQ_"), is_least = string_starts(text, "M_GEQ_");
+  if (is_most || is_least) {
+    int64_t number = plain_number(text + strlen("M_LEQ_"));
+    return number < 0 || is_most ? number : BOUND_GEQ + number;
+  }
+
   for (size_t i = 0; i < ARRAY_LENGTH(bound_words); i++)
     if (string_equal(text, bound_words[i]))
       return BOUND_WORD + (int64_t)i;
-  if (string_equal(text, "any"))
-    return TABLE_BOUND_ANY;
-
-  size_t size = strlen("M_LEQ_");
-  bool is_most = string_starts(text, "M_LEQ_"), is_least = string_starts(text, "M_GEQ_");
-  int64_t number = is_most || is_least ? plain_number(text + size) : -1;
-  return number < 0 || is_most ? number : BOUND_GEQ + number;
+  return string_equal(text, "any") ? TABLE_BOUND_ANY : -1;
 }
 
 const char *table_row_text(const struct table_member *member, int64_t number,

@@ -88,10 +88,14 @@ static bool devices_find(struct rendering *rendering, struct error *error) {
   const char *gpu = rendering->request->release->environment.gpu,
              *of_image = identity ? identity->moe_device_name : NULL,
              *of_torch = identity && identity->gpu ? identity->gpu : of_image;
+  if (gpu && of_torch && !models_agree(of_torch, gpu)) {
+    cleanup_free char *note = xasprintf(
+        "the image's identity was recorded on %s: the tables have the name of %s", of_torch, gpu);
+    cache_files_note(rendering->files, note);
+    of_torch = NULL;
+  }
   if (gpu && of_image && !models_agree(of_image, gpu))
     of_image = NULL;
-  if (gpu && of_torch && !models_agree(of_torch, gpu))
-    of_torch = NULL;
   if (!gpu && !of_image && !of_torch)
     return error_set(
         error, "the environment of the release states no gpu, which is in the names of the tables");

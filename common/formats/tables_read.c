@@ -10,8 +10,6 @@
 #include "common/cache/autotuner.h"
 #include "common/formats/table_exports.h"
 
-#define FOLDERS_MAX 6 /* between a table and wavetune-tables.json */
-
 struct reading {
   const struct table_kind *kind;
   const char *path, *triton;    /* of the file; "triton_version" or NULL */
@@ -97,21 +95,16 @@ static bool rows_read(const struct reading *reading, const json_t *json,
  * when none names the file. */
 static bool environment_beside(const struct import_request *request, const char *path, json_t **ret,
                                struct error *error) {
-  const char *at = path + strlen(path);
-  for (size_t i = 0; i < FOLDERS_MAX && at > path && !*ret; i++) {
-    while (--at > path && at[-1] != '/') {
-    }
-    cleanup_free char *name = xasprintf("%.*s" TABLES_FILE, (int)(at - path), path);
-    for (size_t j = 0; j < request->files->n; j++) {
-      const struct cache_file *file = &request->files->files[j];
-      cleanup_json json_t *json = NULL;
-      if (!string_equal(file->path, name))
-        continue;
-      if (!json_parse(file->bytes, file->size, &json, error))
-        return error_prefix(error, TABLES_FILE " above it is ");
-      if (json_object_get(json_object_get(json, "files"), at))
-        *ret = json_incref(json_object_get(json, "environment"));
-    }
+  for (size_t i = 0; i < request->files->n && !*ret; i++) {
+    const struct cache_file *file = &request->files->files[i];
+    size_t size = (size_t)(path_name(file->path) - file->path);
+    cleanup_json json_t *json = NULL;
+    if (!string_equal(file->path + size, TABLES_FILE) || strncmp(path, file->path, size) != 0)
+      continue;
+    if (!json_parse(file->bytes, file->size, &json, error))
+      return error_prefix(error, TABLES_FILE " above it is ");
+    if (json_object_get(json_object_get(json, "files"), path + size))
+      *ret = json_incref(json_object_get(json, "environment"));
   }
   return true;
 }

@@ -53,9 +53,9 @@ static bool error_in_file(struct error *error, const char *directory, const char
 /* Reads kernel.json and checks its members; kernel_parse checks the values in the manifest. */
 static bool read_document(const char *directory, json_t **ret_document, struct error *error) {
   static const char *const members[] = {"name", "key", "versions", SHARED_MEMBERS, NULL};
-  static const char *const version_members[] = {"language", "entry",    "sources",    "space",
-                                                "from",     "captured", "constexprs", SHARED_MEMBERS,
-                                                NULL};
+  static const char *const version_members[] = {"language",   "entry",        "sources",
+                                                "space",      "from",         "captured",
+                                                "constexprs", SHARED_MEMBERS, NULL};
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
   cleanup_json json_t *document = NULL;
   json_t *versions = NULL;
@@ -230,8 +230,8 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
   }
   if (folder->module) {
     const struct digest none = {0};
-    json_push(sources, json_pack("{s:s, s:o}", "path", "kernel.py", "digest",
-                                 json_digest_text(&none)));
+    json_push(sources,
+              json_pack("{s:s, s:o}", "path", "kernel.py", "digest", json_digest_text(&none)));
   }
   json_put(manifest, "sources", TAKE(sources));
 

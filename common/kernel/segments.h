@@ -27,8 +27,7 @@ struct segments {
   int64_t elements; /* of the buffer */
 };
 
-/* On failure *ret_text is the expression at fault, of the argument's or "". Names of the error are
- * the argument's and the segment's. */
+/* On failure *ret_text is the argument's expression that is at fault, or "". */
 must_check bool segments_find(const struct argument *argument, const struct space *space,
                               const struct space_facts *facts, struct segments *ret_segments,
                               const char **ret_text, struct error *error);

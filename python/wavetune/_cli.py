@@ -1,4 +1,4 @@
-"""python3 -m wavetune pack|build|space|keys|identity|env: the command line. Exit codes are those of
+"""python3 -m wavetune pack|build|keys|identity|env: the command line. Exit codes are those of
 docs/exit-codes.md."""
 
 import argparse
@@ -138,15 +138,6 @@ def _parser() -> argparse.ArgumentParser:
          "compile captured text with all rights of this user, where wavetune-agent is not "
          "installed or Linux cannot confine it"),
         _JSON)
-
-    space = commands.add_parser("space", help="write an entry of a recorded launch, to edit, for a "
-                                              "function whose configs come from a table")
-    space.add_argument("function", metavar="MODULE:FUNCTION", help="as the launch was recorded")
-    add_options(
-        space,
-        ("--output -o", "FOLDER", "where the entry goes", {"required": True}),
-        ("--captures", "FOLDER",
-         "what WAVETUNE_CAPTURE_TO named; default: the server $WAVETUNE_URL, $WAVETUNE_TOKEN"))
 
     keys = commands.add_parser("keys", help="show the specialisation and the variant of each key")
     keys.add_argument("place", metavar="DIR[:VERSION]", help="a kernel folder")
@@ -331,33 +322,6 @@ def _build_leased(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _space(arguments: argparse.Namespace) -> int:
-    from ._captured.documents import function_of, launch_of, read_folder
-    from ._captured.skeleton import skeleton
-    from ._pack.importing import new_folder
-    from .client import ApiError, Client
-    name = arguments.function
-    if arguments.captures is not None:
-        found = [(function, launches[0]) for function, launches in
-                 read_folder(Path(arguments.captures)) if function and function.name == name]
-    else:
-        try:
-            client = Client()
-            documents = [client.request("GET", f"/v1/captures/{item['id']}")
-                         for item in client.captures() if item["name"] == name]
-        except (ApiError, ValueError) as error:
-            raise PackError(str(getattr(error, "detail", error)), 3) from None
-        found = [(function_of(one["function"], name), launch_of(one["example"], name))
-                 for one in documents if "example" in one]
-    if not found:
-        raise PackError(f"no launch of {name} was recorded; `wavetune captures` lists functions")
-    with new_folder(Path(arguments.output), skeleton(*found[-1])):
-        pass
-    print(f"{arguments.output}: state the values of space.json, and of kernel.json the grid, and "
-          "the access and fill of buffers; then give it to builders with --entries")
-    return 0
-
-
 def _keys(arguments: argparse.Namespace) -> int:
     from ._pack.build import make_plan
     from ._pack.expressions import expression
@@ -437,7 +401,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.command in ("pack", "keys"):
             from ._pack.build import clean_environment
             clean_environment()
-        return {"pack": _pack, "build": _build, "space": _space, "keys": _keys, "identity": _identity,
+        return {"pack": _pack, "build": _build, "keys": _keys, "identity": _identity,
                 "env": _env}[arguments.command](arguments)
     except PackError as error:
         print(f"wavetune {arguments.command}: {error}", file=sys.stderr)

@@ -362,8 +362,8 @@ def test_functions_that_are_named_are_recorded_without_an_autotuner(cache, tmp_p
     report = program("plain", "mixed", cache=cache, to=tmp_path,
                      WAVETUNE_CAPTURE_FUNCTIONS="no:thing, package.kernels:*_kernel")
     found = by_name(folder(tmp_path))
-    assert {name: len(one) for name, one in found.items()} == {"plain_kernel": 3, "mixed_kernel": 1}
-    assert sorted(one["arguments"][1]["value"] for one in found["plain_kernel"]) == [1, 96, 100]
+    assert {name: len(one) for name, one in found.items()} == {"plain_kernel": 4, "mixed_kernel": 1}
+    assert sorted(one["arguments"][1]["value"] for one in found["plain_kernel"]) == [1, 96, 100, 101]
     assert report["counters"]["captures_lost"] == 0
     (one,) = [one for one in found["plain_kernel"] if one["key_values"][0] == 100]
     assert (one["key"], one["key_names"], one["all"]) == (["100", "7", "128"], ["n", "D", "BLOCK"], 1)

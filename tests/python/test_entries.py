@@ -10,6 +10,10 @@ import triton
 from conftest import ROOT, edit, program, read, refusal, run
 from contract_server import ENVIRONMENT
 from starting import environment
+from test_build_leases import build as leased
+from test_build_leases import server  # noqa: F401
+from test_real_server import harness  # noqa: F401
+from wavetune._captured.check import check_packed
 
 ARCH = "sm_90"
 # Laid out like vLLM: Triton is imported by a module that looks for a GPU.
@@ -68,13 +72,13 @@ def _table_add(x_ptr, y_ptr, n, group, stride, TYPE: tl.constexpr, EVEN: tl.cons
 }
 ENTRY = {
     "name": "table_add", "key": ["n"],
-    "arguments": [{"name": "x_ptr", "dtype": "float16", "shape": ["n"], "access": "read"},
+    "arguments": [{"name": "x_ptr", "dtype": "float32", "shape": ["n"], "access": "read"},
                   {"name": "y_ptr", "dtype": "float32", "shape": ["n"], "access": "write"},
                   *({"name": name, "dtype": "int64", "value": value} for name, value in (("n", "n"), ("group", 128), ("stride", 1)))],
     "reference": {"source": "reference.c", "outputs": {"y_ptr": "table_add_at"}},
     "launch": {"grid": ["ceil_div(n, BLOCK_SIZE)"]}, "defines": {"EVEN": "n % BLOCK_SIZE == 0"},
     "versions": {"vllm": {
-        "language": "triton", "entry": "_table_add", "from": {"module": "vllm.layers.table_add"},
+        "language": "triton", "entry": "_table_add", "from": {"module": "vllm.layers.table_add"}, "arguments": {"x_ptr": {"dtype": "float16"}},
         "constexprs": {"TYPE": {"dtype": "float32"}}, "space": "add.space.json",
         "captured": {"key": {"n": "n"}, "when": "group == 128 and x_ptr_extent_0 == n"}}}}
 SPACE = {"parameters": {"BLOCK_SIZE": [64, 128], "num_warps": [2, 4]}, "roles": {"num_warps": "option"},
@@ -167,7 +171,7 @@ def test_what_heuristics_give_must_be_stated(world, tmp_path):
 
 # Captured launches.
 
-def capture(world, folder, *launches):
+def capture(folder, *launches, server=None):
     """A program that imports the package launches the function: (n, stride, BLOCK_SIZE, num_warps) each."""
     site = write(folder / "site/vllm", {**PACKAGE, "layers/ops/__init__.py": "", "platforms/__init__.py": """
 class _Platform(int):
@@ -189,12 +193,17 @@ for n, stride, block, warps in {list(launches)!r}:
     _table_add.run(x, y, n, 128, stride, tl.float32, n % block == 0, BLOCK_SIZE=block, num_warps=warps, grid=(-(-n // block),),
                    warmup=True)
 """)
-    own = environment(folder / "cache", WAVETUNE_CAPTURE="source", WAVETUNE_CAPTURE_TO=str(folder / "captures"),
-                      WAVETUNE_CAPTURE_FUNCTIONS="vllm.*",
+    own = environment(folder / "cache", server, WAVETUNE_CAPTURE="source", WAVETUNE_CAPTURE_TO=str(folder / "captures"),
+                      WAVETUNE_CAPTURE_FUNCTIONS="vllm.*", **({"WAVETUNE_TOKEN": server.container} if server else {}),
                       WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": ARCH, "triton": triton.__version__}))
     done = subprocess.run([sys.executable, "-m", "wavetune", "run", folder / "program.py"], env=own, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder / "captures"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    return capture(tmp_path_factory.mktemp("recorded"), (1000, 1, 64, 2))
 
 
 def build(captures, to, *more, status=0):
@@ -203,7 +212,7 @@ def build(captures, to, *more, status=0):
 
 
 def test_captured_launches_make_the_same_kernel_as_the_package(world, tmp_path):
-    captures = capture(world, tmp_path, (1000, 1, 64, 2), (4096, 1, 128, 4))
+    captures = capture(tmp_path, (1000, 1, 64, 2), (4096, 1, 128, 4))
     report, _ = build(captures, tmp_path / "built", "--entries", world / "tables")
     one, = report["built"]
     packed = read(world / "build")
@@ -219,26 +228,78 @@ def test_captured_launches_make_the_same_kernel_as_the_package(world, tmp_path):
     assert all(place["space"] == SPACE for place in one["of"].values())
 
 
-def test_a_launch_without_an_entry_makes_no_kernel_of_one_config(world, tmp_path):
-    captures = capture(world, tmp_path, (1000, 1, 64, 2))
-    report, err = build(captures, tmp_path / "built", status=1)
+def test_a_launch_without_an_entry_makes_no_kernel_of_one_config(recorded, tmp_path):
+    report, err = build(recorded, tmp_path / "built", status=1)
     (refused,) = report["refused"]
     assert report["built"] == [] and "no autotuner and no entry say which configs it could have: BLOCK_SIZE, num_warps look" \
-        in refused["why"] and "`python3 -m wavetune space`" in refused["why"] and refused["why"] in err
+        in refused["why"] and "`wavetune captures space`" in refused["why"] and refused["why"] in err
 
 
 def test_a_launch_that_an_entry_states_otherwise_says_what_differs(world, tmp_path):
-    captures = capture(world, tmp_path, (1000, 2, 64, 2), (4096, 1, 64, 2))
+    captures = capture(tmp_path, (1000, 2, 64, 2), (4096, 1, 64, 2))
     report, _ = build(captures, tmp_path / "built", "--entries", world / "tables/table_add")
     (refused,), (one,) = report["refused"], report["built"]
     assert one["keys"] == [{"n": 4096}]
     assert "table_add:vllm: stride is 2 in the launch, and 1 by the entry" in refused["why"]
 
 
-def test_an_entry_that_was_made_of_a_launch_is_built_with_its_own_config(world, tmp_path):
-    captures = capture(world, tmp_path, (1000, 1, 64, 2))
-    out, _ = run("space", "vllm.layers.table_add:_table_add", "--captures", captures, "-o", tmp_path / "own")
-    assert "state the values of space.json" in out
+def test_a_leased_launch_gets_a_job_of_the_entrys_key_and_space(world, harness, server, tmp_path):  # noqa: F811
+    capture(tmp_path, (1000, 1, 64, 2), (4096, 2, 64, 2), server=server)
+    assert leased(server, "--arch", ARCH, "--entries", world / "tables") | {"seconds": 0} == {
+        "built": 1, "refused": 1, "stale": 0, "seconds": 0}
+    author = harness.make_token(server.database, "author", "submitter")
+    answer = server.request("POST", "/v1/captures/tune", {"name": "vllm.layers.table_add:_table_add"}, token=author)
+    made, refused = sorted(answer.json["items"], key=lambda one: one["state"])
+    assert (made["key"], made["state"], made["kernel"]) == ({"n": 1000}, "queued", read(world / "build")["kernel"])
+    assert server.get(f"/v1/jobs/{made['job']}")["space"] == SPACE
+    assert refused["state"] == "refused" and "stride is 2 in the launch, and 1 by the entry" in refused["why"]
+    item, = [one for one in server.items("/v1/captures") if one["name"].endswith("_table_add")]
+    harness.wavetune(server, "captures", "space", item["id"], "--to", tmp_path / "own")
+    assert read(tmp_path / "own", "kernel.json")["versions"]["vllm"]["from"] == {"module": "vllm.layers.table_add"}
+
+
+def test_shapes_of_a_tables_function_are_recorded_up_to_a_number(tmp_path):
+    captures = capture(tmp_path, *[(16 * n, 1, 64, 2) for n in (*range(1, 41), 41, 60)])
+    launches = map(json.loads, (path.read_text() for path in (captures / "launches").iterdir()))
+    sizes = sorted(one["key_values"][one["key_names"].index("n")] for one in launches)
+    assert sizes == [16 * n for n in (*range(1, 34), 36)], "32 values, then of 512 to 1023 one that is even and one that is not"
+
+
+@pytest.mark.parametrize("space, why", [
+    ({"parameters": {"BLOCK_SIZE": [48], "num_warps": [4]}}, "no config compiles for the key n=1000"),
+    ({**SPACE, "conditions": ["BLOCK_SIZE > 1000"]}, "the conditions of the space exclude every config")])
+def test_an_entry_of_which_no_config_compiles_is_a_reason(recorded, tmp_path, space, why):
+    folder = write(tmp_path / "tables", {"kernel.json": ENTRY, "add.space.json": {"roles": SPACE["roles"], **space},
+                                         "reference.c": "double table_add_at(void);\n"})
+    report, _ = build(recorded, tmp_path / "built", "--entries", folder, status=1)
+    assert report["built"] == [] and why in report["refused"][0]["why"], report
+
+
+@pytest.mark.parametrize("change, why", [
+    (lambda build: build.update(more=1), "another member"), (lambda build: build.update(arch="gfx90a"), "another arch"),
+    (lambda build: build["variants"].pop(), "another variant"), (lambda build: build["variants"][0].pop("when"), "another when"),
+    (lambda build: build["variants"][0]["signature"].update(x="*fp16"), "another signature"),
+    (lambda build: build["variants"][0].update(constexprs={}), "another constexprs"),
+    (lambda build: build["variants"][0].update(also=[]), "a captured variant"),
+    (lambda build: build["variants"][0]["objects"][0].update(config={"BLOCK": 2}), "another config"),
+    (lambda build: build["variants"][0]["objects"][0]["metadata"]["cache"].update(folder="other"), "another folder")])
+def test_a_build_of_an_entry_that_is_not_the_planned_one_is_refused(change, why):
+    head = {"kernel": "sha256:1", "toolchain": {}, "arch": "gfx942", "warp_size": 64, "record": {}}
+    variant = {"when": "n != 1", "signature": {"x": "*fp32"}, "constexprs": {"stride": 1}}
+    plan = {"head": head, "variants": [{**variant, "objects": [{"config": {"BLOCK": 1}, "folder": "ABC", "stem": "f"}]}]}
+    files = {"f.json": "sha256:2", "f.hsaco": "sha256:3"}
+    made = json.loads(json.dumps({**head, "variants": [{**variant, "objects": [
+        {"config": {"BLOCK": 1}, "digest": "sha256:3", "metadata": {"cache": {"folder": "ABC", "files": files}}}]}]}))
+    check_packed(made, plan)
+    change(made)
+    with pytest.raises(ValueError, match=why):
+        check_packed(made, plan)
+
+
+def test_an_entry_that_was_made_of_a_launch_is_built_with_its_own_config(recorded, tmp_path):
+    space = [program("wavetune"), "captures", "space", "vllm.layers.table_add:_table_add", "--captures", recorded, "--to"]
+    said = subprocess.run([*space, tmp_path / "own"], capture_output=True, text=True)
+    assert said.returncode == 0 and "state the values of space.json" in said.stdout, said.stderr
     assert json.loads((tmp_path / "own/space.json").read_text()) == {
         "parameters": {"num_warps": [2], "BLOCK_SIZE": [64]}, "roles": {"num_warps": "option"},
         "default": {"num_warps": 2, "BLOCK_SIZE": 64}}
@@ -246,10 +307,15 @@ def test_an_entry_that_was_made_of_a_launch_is_built_with_its_own_config(world, 
     assert (made["name"], made["key"], made["defines"]) == ("table_add", ["n", "group"], {"EVEN": "False"})
     assert made["versions"]["vllm"]["constexprs"] == {"TYPE": {"dtype": "float32"}}
     assert [one["shape"] for one in made["arguments"][:2]] == [["n"], ["n"]]
+    again = subprocess.run([*space, tmp_path / "own"], capture_output=True, text=True)
+    assert again.returncode == 2 and "kernel.json is there; name another folder with --to" in again.stderr
     edit(tmp_path / "own", "space.json", lambda space: space["parameters"].update(BLOCK_SIZE=[64, 128, 256]))
-    report, _ = build(captures, tmp_path / "built", "--entries", tmp_path / "own")
+    report, _ = build(recorded, tmp_path / "built", "--entries", tmp_path / "own")
     assert [(one["objects"], one["keys"]) for one in report["built"]] == [(3, [{"n": 1000, "group": 128}])]
-    assert "no launch of other:f was recorded" in refusal("space", "other:f", "--captures", captures, "-o", tmp_path / "x")
+    for which, why in ((["other:f", "--captures", recorded, "--to", tmp_path / "x"], "no launch of other:f was recorded"),
+                       (["other:f", "--captures", recorded], "name the entry's folder with --to")):
+        said = subprocess.run([program("wavetune"), "captures", "space", *which], capture_output=True, text=True)
+        assert said.returncode and why in said.stderr, said
 
 
 @pytest.mark.parametrize("change, why", [

@@ -183,7 +183,7 @@ def test_what_a_program_records_is_kept(server, tmp_path):
     report = test_capture.program("mixed", "biased", "tables", "odd_arguments", "plain", cache=tmp_path, server=server.url,
                                   WAVETUNE_TOKEN=server.container, WAVETUNE_CAPTURE_FUNCTIONS="*:plain_kernel")
     counters = report["counters"]
-    assert (counters["captures"], counters["captures_lost"], counters["dropped"], counters["failures"]) == (15, 0, 0, 0)
+    assert (counters["captures"], counters["captures_lost"], counters["dropped"], counters["failures"]) == (16, 0, 0, 0)
     answer = server.request("GET", "/v1/captures").body
     for name in ("mixed_kernel", "calling_kernel", "plain_kernel"):
         assert f"package.kernels:{name}".encode() in answer

@@ -174,6 +174,13 @@ def begin_waiting(machine, *options, acts=("1000", "wait")):
     return process
 
 
+def test_a_function_whose_config_is_in_its_arguments_is_not_tuned_with_that_one(machine):
+    said = machine.tune("1000", "table", status=1, WAVETUNE_CAPTURE_FUNCTIONS="ops:Table.*")
+    tuned, refused = sorted(said["keys"], key=lambda one: one["state"], reverse=True)
+    assert (tuned["state"], refused["state"], refused["key"]["BLOCK"]) == ("tuned", "refused", 64)
+    assert "no autotuner and no entry say which configs it could have: BLOCK, num_warps look" in refused["why"]
+
+
 def test_an_interrupt_ends_the_program_and_tunes_what_it_launched(machine):
     process = begin_waiting(machine)
     process.send_signal(signal.SIGINT)

@@ -26,7 +26,7 @@ class Machine:
         self.token = harness.make_token(server.database, f"author-{cache.name}", role)
         self.stated = {**server.hardware, "triton": triton.__version__}
 
-    def begin(self, *words):
+    def begin(self, *words, **variables):
         linker = {
             name: value
             for name, value in os.environ.items() if name == "TRITON_HIP_LLD_PATH"
@@ -35,7 +35,7 @@ class Machine:
                           self.server,
                           WAVETUNE_TOKEN=self.token,
                           WAVETUNE_ENVIRONMENT=json.dumps(self.stated),
-                          **linker)
+                          **linker, **variables)
         return subprocess.Popen([sys.executable, "-m", "wavetune", "tune", *map(str, words)],
                                 env=own,
                                 stdin=subprocess.DEVNULL,
@@ -78,6 +78,29 @@ def test_a_program_is_tuned_by_the_servers_builders_and_agents(harness, server,
     process = machine.begin(ACTS, "1000")
     _, err = process.communicate(timeout=300)
     assert process.returncode == 0 and "nothing new" in err
+
+
+def test_a_function_of_an_entry_is_tuned_in_its_space(harness, server, tmp_path):  # noqa: F811
+    entry = tmp_path / "entry"
+    entry.mkdir()
+    buffers = [{"name": name, "dtype": "float32", "shape": ["n"], "access": access}
+               for name, access in (("y", "write"), ("x", "read"))]
+    (entry / "kernel.json").write_text(json.dumps({
+        "name": "table", "key": ["rows"], "arguments": [*buffers, {"name": "n", "dtype": "int64", "value": "rows"}],
+        "launch": {"grid": ["ceil_div(rows, BLOCK)"]}, "versions": {"own": {
+            "language": "triton", "entry": "fake_add", "from": {"module": "ops"}, "captured": {"key": {"rows": "n"}}}}
+    }).replace('"n"]', '"rows"]'))
+    space = {"parameters": {"BLOCK": [64], "num_warps": [1, 8]}, "roles": {"num_warps": "option"},
+             "default": {"BLOCK": 64, "num_warps": 1}}
+    (entry / "space.json").write_text(json.dumps(space))
+    machine = Machine(harness, server, tmp_path / "table")
+    process = machine.begin("--json", ACTS, "table", WAVETUNE_CAPTURE_FUNCTIONS="ops:Table.*")
+    said(process, "a builder")
+    assert build(server, "--arch", "gfx942", "--entries", entry)["built"] == 1
+    (one, ), _ = machine.end(process)
+    assert (one["key"], one["state"], one["move"]) == ({"rows": 64}, "tuned", "publisher")
+    job = server.get(f"/v1/jobs/{one['job']}")
+    assert (job["space"], job["outcomes"]) == (space, {"correct": 2})
 
 
 def test_it_leaves_at_an_interrupt_or_after_a_time_and_says_what_is_left(harness, server,

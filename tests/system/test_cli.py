@@ -415,6 +415,15 @@ def test_ranges_and_lists_name_a_job_for_each_combination(world, tmp_path):
     assert nothing.returncode == 2 and "standard input has no key" in nothing.stderr
 
 
+def test_captured_keys_are_named_by_ranges_too():
+    bodies = []
+    with FakeServer(lambda method, path, body: bodies.append(json.loads(body)) or (200, {"items": []}), with_body=True) as fake:
+        done = wavetune(fake, "captures", "tune", "1", "--key", "n=1..4*2,m=3", "--key", '{"t": "a"}', check=False)
+        many = wavetune(fake, "captures", "tune", "1", "--key", "n=1..x", check=False)
+    assert done.returncode == 1 and bodies[0]["keys"] == [{"n": 1, "m": 3}, {"n": 2, "m": 3}, {"n": 4, "m": 3}, {"t": "a"}]
+    assert many.returncode == 2 and "--key n=1..x: n: " in many.stderr and len(bodies) == 1
+
+
 def test_a_job_takes_the_space_of_a_file(world, tmp_path):
     (tmp_path / "space.json").write_text(json.dumps({"parameters": {"REPEAT": [1, 2, 3], "TURN": [0]}}))
     words = ("submit", world.kernel, "--key", "n=1", "--tag", "of a file", *NOWHERE)

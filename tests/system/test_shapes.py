@@ -115,6 +115,8 @@ def test_other_models_of_these_classes(tmp_path):
     assert layers["shared_expert.gate_up_proj"] == (5632, 2048, 24) and layers["mlp.shared_expert_gate"] == (1, 2048, 24)
     assert layers["gate_up_proj"] == (6144, 2048, 24), "every second layer is dense"
     assert layers["qkv_proj"] == ((16 + 2 * 2) * 64, 2048, 48), "without head_dim it is hidden_size / heads"
+    renamed = model_file(tmp_path, "qwen3-30b-a3b", num_experts="absent", num_local_experts=128)
+    assert rows_of(renamed) == shapes("qwen3-30b-a3b"), "as transformers 5 writes it"
     named = model_file(tmp_path, "llama-3-70b", model_type="kimi", architectures=["LlamaForCausalLM"])
     assert rows_of(named)[0]["layer"] == "qkv_proj"
 

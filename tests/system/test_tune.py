@@ -198,6 +198,7 @@ def test_what_cannot_be_read_is_refused_with_one_sentence(tmp_path):
         (("tune", harness.QUICK, "--keys", keys, "--profile", tmp_path), "--profile"),
         (("tune", harness.QUICK, "--key", "n=1..2", "--profile", tmp_path), "--profile"),
         (("tune", harness.QUICK, "--key", "n=1", "--space", tmp_path / "absent"), "absent"),
+        (("tune", harness.QUICK, "--keys", "-"), "standard input has no key"),
     ):
         done = agent(*arguments)
         assert done.returncode == 2, (arguments, done)

@@ -111,6 +111,15 @@ Test(segments, calls_that_rotate_are_passed_the_segment_of_each_copy) {
   const struct operand *ids = &trial.problem->operands[2];
   cr_assert_gt(rotation->n_copies, 2);
   cr_assert_eq(ids->segments.n, 3);
+  size_t touched = 0; /* by a config with the smallest segments */
+  operands_foreach (trial.problem, operand) {
+    size_t least = operand->bytes;
+    array_foreach (segment, operand->segments.all, operand->segments.n)
+      if ((size_t)segment->elements * 4 < least) /* all have elements of 4 bytes */
+        least = (size_t)segment->elements * 4;
+    touched += (least + 63) / 64 * 64;
+  }
+  cr_expect_geq(rotation->n_copies * touched, trial.device->displacement_bytes);
   for (size_t copy = 0; copy < 3; copy++) {
     rotation_step(rotation);
     for (size_t i = 0; i < CONFIGS; i++) {

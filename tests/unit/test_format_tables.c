@@ -1,5 +1,6 @@
 /* Tables of vLLM, SGLang and AITER: those that the projects ship come back with the same meaning,
  * tuned rows are merged with imported ones, and what was measured where is beside them. */
+#include "common/formats/table_exports.h"
 #include "table_fixture.h"
 
 static struct error error;
@@ -104,6 +105,17 @@ Test(format_tables, lora_has_a_level_for_each_number) {
   expect_same_meaning("vllm-moe", &experts);
 }
 
+Test(format_tables, tables_of_other_shapes_have_names_of_their_own) {
+  static const struct cache_file fused = {
+      (char *)"gfx950-FUSED-GEMM-A8W8_BLOCKSCALE-A16W16-N8=512-N16=256-K=7168.json",
+      (char *)"{\"M_LEQ_8\": " CONFIG(16) ", \"any\": " CONFIG(32) "}", 0};
+  static const struct cache_file channelwise = {
+      (char *)"N=4096,K=512,device_name=NVIDIA_L40S,dtype=fp8_w8a8_channelwise.json",
+      (char *)"{\"8\": {\"BLOCK_SIZE_M\": 16, \"BLOCK_SIZE_N\": 64, \"BLOCK_SIZE_K\": 128}}", 0};
+  expect_same_meaning("aiter-triton", &fused);
+  expect_same_meaning("sglang-w8a8", &channelwise);
+}
+
 static void expect_refused(const char *format, const char *path, const char *text,
                            const char *what) {
   cleanup_cache_files struct cache_files files = {0};
@@ -124,8 +136,10 @@ Test(format_tables, a_malformed_entry_is_refused_with_file_and_place) {
                  ": /1: the config has no positive integer BLOCK_SIZE_K");
   expect_refused("vllm-w8a8", "N=8,K=8,device_name=X,dtype=fp8_w8a8.json", "{}",
                  "is not a name like N=7168");
-  expect_refused("sglang-w8a8", "N=8,K=8,device_name=X,dtype=fp8_w8a8_channelwise.json", "{}",
+  expect_refused("sglang-w8a8", "N=8,K=8,device_name=X,dtype=fp8_w8a8.json", "{}",
                  "is not a name like N=4096");
+  expect_refused("sglang-w8a8", "N=8,K=8,device_name=X,dtype=fp8_w8a8_channelwise.json",
+                 "{\"512\": null}", ": /512: a config must be an object");
   expect_refused("vllm-moe", "headdim=64,dstate=128,device_name=X.json", "{}",
                  "is not a name like headdim=");
   expect_refused("aiter-triton", aiter, "{\"16\": " CONFIG(16) "}", ": /16: a row must be M_LEQ_");
@@ -443,6 +457,8 @@ Test(format_tables, an_image_of_another_gpu_does_not_name_the_table) {
     cleanup_free char *expected = xasprintf(
         "N=8,K=8,device_name=%s,dtype=fp8_w8a8,block_shape=[128,128].json", cases[i].device);
     cr_expect_str_eq(out.files[0].path, expected);
+    bool is_other = strcmp(cases[i].image, cases[i].device) != 0;
+    cr_expect_eq(out.n_notes, (size_t)is_other);
   }
 }
 
@@ -463,4 +479,51 @@ Test(format_tables, a_bound_of_aiter_is_a_number_of_a_kernels_key_but_any_is_non
   cr_expect_str_eq(key, "{\"K\":256,\"M\":16,\"N\":512}");
   cr_expect_not(read_with("aiter-triton", &with_any, kernel, &none, &error));
   cr_expect_neq(strstr(error.message, "import it without --kernel"), NULL, "%s", error.message);
+}
+
+/* The entries of kernels/tables */
+
+/* What the version of an entry, or all of them, says of its tables. */
+static void expect_exports(const char *place, json_t *key, json_t *exports, const json_t *space) {
+  cleanup_json json_t *json = json_pack("{s:s, s:s, s:O, s:O}", "name", "a/b", "language",
+                                        "external", "key", key, "exports", exports);
+  cleanup_kernels struct kernels kernels = {0};
+  const struct kernel *kernel = kernels_add(&kernels, json);
+  json_members (exports, name, members) {
+    const struct table_kind *kind = NULL;
+    cr_assert(table_family_find(name, &kind), "%s: there is no kind of table %s", place, name);
+    cleanup_table_mapping struct table_mapping mapping = {0};
+    cr_assert(table_mapping_read(kind, kernel, &mapping, &error), "%s: %s", place, error.message);
+    cleanup_json json_t *table = NULL, *config = json_object_get(space, "default");
+    json_incref(config);
+    cr_assert(table_config_map(&mapping, config, true, &table, &error) &&
+                  table_config_check(kind, table, &error),
+              "%s %s: %s", place, name, error.message);
+  }
+}
+
+Test(format_tables, the_entries_of_this_tree_state_what_their_tables_need) {
+  static const char *const folders[] = {"aiter_gemm", "block_fp8", "fused_moe",
+                                        "selective_state_update"};
+  size_t n = 0;
+  for (size_t i = 0; i < ARRAY_LENGTH(folders); i++) {
+    cleanup_free char *path = xasprintf(SOURCE_FOLDER "/kernels/tables/%s/kernel.json", folders[i]);
+    json_t *parsed = NULL;
+    cr_assert(json_parse_file(path, 1 << 20, &parsed, &error), "%s", error.message);
+    cleanup_json json_t *entry = parsed;
+    json_members (json_object_get(entry, "versions"), name, version) {
+      json_t *exports = json_object_get(version, "exports");
+      const char *space = json_text(version, "space");
+      cleanup_free char *file = xasprintf(SOURCE_FOLDER "/kernels/tables/%s/%s", folders[i],
+                                          space ? space : "space.json");
+      json_t *parameters = NULL;
+      cr_assert(json_parse_file(file, 1 << 20, &parameters, &error), "%s", error.message);
+      cleanup_json json_t *owned = parameters;
+      exports = exports ? exports : json_object_get(entry, "exports");
+      cr_assert(exports, "%s:%s has no exports", folders[i], name);
+      expect_exports(path, json_object_get(entry, "key"), exports, owned);
+      n++;
+    }
+  }
+  cr_expect_geq(n, (size_t)8);
 }

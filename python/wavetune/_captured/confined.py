@@ -349,7 +349,7 @@ def main(part: str) -> int:
         entry, keys = Entry(**request["entry"]), request["keys"]
         answer = plan_entry(function, entry, keys, toolchain, request, Path.cwd()) \
             if part == "plan" else \
-            build_entry(function, launches, entry, keys, toolchain, request, kernels)
+            build_entry(function, launches, entry, keys, toolchain, request, kernels, _step)
     elif part == "plan":
         answer = plan_function(function, launches, toolchain, Path.cwd(), request["processes"],
                                request["timeout_s"])

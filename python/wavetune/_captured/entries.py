@@ -11,7 +11,7 @@ import os
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 from .._canonical import Fields, Json, canonical
 from .._errors import PackError
@@ -60,7 +60,8 @@ def _evaluated(text: Any, scope: Fields, what: str) -> Any:
     try:
         return expression(str(text)).evaluate(scope)
     except ExpressionError as error:
-        raise Unmatched(f"{what}: {error}") from None
+        why = str(error).partition("; known are")[0]  # some hundred names
+        raise Unmatched(f"{what}: {why}") from None
 
 
 def key_of(entry: Entry, launch: Launch) -> Json:
@@ -73,15 +74,15 @@ def key_of(entry: Entry, launch: Launch) -> Json:
            for name in manifest["key"]}
     if "when" in captured and not _evaluated(captured["when"], scope, '"when"'):
         raise Unmatched(f"its condition does not hold: {captured['when']}")
-    known = {**key, **{name: scope[name] for name in entry.members if name in scope}}
+    known = {**key, "arch": launch.arch, **{name: scope[name] for name in entry.members if name in scope}}
 
     stated: Json = dict(manifest.get("defines", {}))
     for argument in manifest["arguments"]:
         name, own = argument["name"], arguments.get(argument["name"], {})
         if "value" in argument:
             stated[name] = argument["value"]
-        elif own.get("kind") == "none" and "segments" in argument:
-            continue  # ids that a launch does without where tokens are few
+        elif own.get("kind") == "none" and argument["access"] == "read":
+            continue  # what the function does not read then, as its constexprs say
         elif own.get("kind") != "tensor" or own["dtype"] != argument["dtype"]:
             found = own.get("dtype") or own.get("kind", "not there")
             raise Unmatched(f"{name} is {found} in the launch, and {argument['dtype']} by the entry")
@@ -117,7 +118,7 @@ def why_no_space(function: Function, launch: Launch, near: str = "") -> str | No
     if not members:
         return None
     return (f"no autotuner and no entry say which configs it could have{near}: "
-            f"{', '.join(members)} look like members of a config; `python3 -m wavetune space` "
+            f"{', '.join(members)} look like members of a config; `wavetune captures space` "
             "writes an entry to edit, which builders take with --entries")
 
 
@@ -203,7 +204,10 @@ def _plan(function: Function, entry: Entry, keys: list[Json], toolchain: Toolcha
 def plan_entry(function: Function, entry: Entry, keys: list[Json], toolchain: Toolchain,
                request: Fields, scratch: Path) -> Json:
     """As plan.plan_function(), for check.check_packed()."""
-    plan, files = _plan(function, entry, keys, toolchain, request, scratch)
+    try:
+        plan, files = _plan(function, entry, keys, toolchain, request, scratch)
+    except PackError:  # as building says
+        return {}
     tasks = [(variant, config) for variant, own in zip(plan.variants, plan.configs)
              for config in own]
 
@@ -227,13 +231,14 @@ def plan_entry(function: Function, entry: Entry, keys: list[Json], toolchain: To
 
 
 def build_entry(function: Function, launches: Sequence[Launch], entry: Entry, keys: list[Json],
-                toolchain: Toolchain, request: Fields, output: Path) -> Json:
+                toolchain: Toolchain, request: Fields, output: Path,
+                step: Callable[[int, int], None]) -> Json:
     """As build.build_function()."""
     try:
         plan, files = _plan(function, entry, keys, toolchain, request, Path.cwd())
         made = output / plan.request.kernel.manifest["name"].replace("/", ".")
         (made / "build" / "objects").mkdir(parents=True)
-        build = {**head_of_plan(plan), "variants": build_variants(plan, made / "build")}
+        build = {**head_of_plan(plan), "variants": build_variants(plan, made / "build", step)}
         write_build(build, made / "build")
     except PackError as error:
         return {"built": [], "refused": refusals(function.name, launches, str(error))}

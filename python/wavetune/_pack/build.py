@@ -10,7 +10,7 @@ import time
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from .._canonical import Fields, Json, canonical, digest
 from .._errors import PackError
@@ -191,15 +191,17 @@ def make_task(plan: Plan, variant: Variant, config: Config) -> Task:
 
 
 class _Progress:
-    """A bar on a terminal."""
+    """A bar on a terminal. `step`: called with how many are done, and of how many."""
 
-    def __init__(self, total: int):
-        self.total, self.done, self.failed = total, 0, 0
+    def __init__(self, total: int, step: Callable[[int, int], None] | None):
+        self.total, self.done, self.failed, self.also = total, 0, 0, step
         self.line, self.started = Line(), time.monotonic()
 
     def step(self, result: Json) -> None:
         self.done += 1
         self.failed += "error" in result
+        if self.also is not None:
+            self.also(self.done, self.total)
         filled = 24 * self.done // self.total
         self.line.show(f"pack [{'#' * filled}{'.' * (24 - filled)}] {self.done}/{self.total}  "
                        f"{time.monotonic() - self.started:.0f} s  {self.failed} failed")
@@ -207,7 +209,8 @@ class _Progress:
 
 def compile_tasks(tasks: list[Task], jit: Any, target: Any, backend: Any, objects: Path,
                   processes: int = 1, timeout_s: float = 300.0,
-                  image: Image | None = None) -> list[Json]:
+                  image: Image | None = None,
+                  step: Callable[[int, int], None] | None = None) -> list[Json]:
     """For every task {"digest", "metadata"}, with files below `objects`, or {"error"}; equal tasks
     are compiled once. Wants the environment of clean_environment() and TRITON_CACHE_DIR."""
     version = triton_version()
@@ -220,7 +223,7 @@ def compile_tasks(tasks: list[Task], jit: Any, target: Any, backend: Any, object
         return store_result(*compile_task(wanted[number], jit, target, backend), target, version,
                             objects, image)
 
-    progress = _Progress(len(wanted))
+    progress = _Progress(len(wanted), step)
     try:
         results = compile_all([task.environment for task in wanted], run, processes, timeout_s,
                               progress.step)
@@ -245,14 +248,15 @@ def _variant_json(variant: Variant, configs: list[Config], results: list[Json],
             if value or name not in ("when", "failed")}
 
 
-def build_variants(plan: Plan, folder: Path) -> list[Json]:
+def build_variants(plan: Plan, folder: Path,
+                   step: Callable[[int, int], None] | None = None) -> list[Json]:
     """Compiles everything into the folder's objects/; the build's variants."""
     tasks = [make_task(plan, variant, config)
              for variant, configs in zip(plan.variants, plan.configs) for config in configs]
     request = plan.request
     results = iter(compile_tasks(tasks, plan.decorated.jit, plan.target, plan.backend,
                                  folder / "objects", request.processes, request.timeout_s,
-                                 request.image))
+                                 request.image, step))
     return [_variant_json(variant, configs, [next(results) for _ in configs], left_out)
             for variant, configs, left_out in zip(plan.variants, plan.configs, plan.left_out)]
 

@@ -20,7 +20,7 @@ from .._canonical import Fields, Json, canonical, parse_json, read_json, read_te
 from .._errors import PackError
 from .._runtime.texts import Uncapturable, function_document
 from .constants import FILE
-from .folder import Kernel, find_version, load_kernel
+from .folder import Kernel, find_version, load_kernel, with_arguments
 from .importing import pretty
 from .source import load_function
 from .spaces import parse_space
@@ -138,6 +138,7 @@ def load_entry(place: str) -> Entry | None:
                         '"from": {"module": "package.module"}')
     if "sources" in version:
         raise PackError(f'{where}: "from" stands in place of "sources"; leave one')
+    version = with_arguments(document, version, where)
     reference = {**document, **version}.get("reference") or {}
     paths = [version.get("space", "space.json"), *filter(None, [reference.get("source")])]
     files = {path: read_text(folder / path) for path in paths}

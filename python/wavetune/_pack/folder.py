@@ -177,7 +177,7 @@ def check_segments(kernel: Kernel) -> None:
                                 'config; state "segments": "' + min(other) + '" or leave it out')
 
 
-def _with_arguments(document: Json, version: Json, where: str) -> Json:
+def with_arguments(document: Json, version: Json, where: str) -> Json:
     """The version with the folder's arguments, where it changes them by name."""
     shared, changes = document.get("arguments"), version.get("arguments")
     if not isinstance(changes, dict) or not isinstance(shared, list):
@@ -205,7 +205,7 @@ def find_version(place: str) -> tuple[Path, Json, str]:
     if version.get("language") != "triton":
         raise PackError(f"{folder}:{name} is in {version.get('language')}; only kernels in triton "
                         "are packed, agents compile the others")
-    own = _with_arguments(document, version, f"{folder}/kernel.json, version {name}")
+    own = with_arguments(document, version, f"{folder}/kernel.json, version {name}")
     return folder, {**document, "versions": {**versions, name: own}}, name
 
 

@@ -2,8 +2,8 @@
 them (docs/capture.md).
 
 In the program's threads: on an autotuner's miss, when Triton makes another specialisation of a key,
-and at the first launch of each specialisation of the functions that $WAVETUNE_CAPTURE_FUNCTIONS
-names, the launch becomes a document (launch.py). In the recorder's own thread: texts are collected
+and at the first launch of each specialisation (_watch) of the functions that
+$WAVETUNE_CAPTURE_FUNCTIONS names, the launch becomes a document (launch.py). In the recorder's own thread: texts are collected
 (texts.py), contents are classed (contents.py), documents are written to the folder
 $WAVETUNE_CAPTURE_TO, which several processes may share, and posted to the server.
 
@@ -44,6 +44,7 @@ from .worker import Next, Worker
 
 KEYS_MAX = 4096  # launches of one function, those of all its keys and their specialisations
 SPECIALISATIONS_MAX = 16  # launches of one key
+VALUES_MAX = 32  # of a number that a table's function is called with
 LEFT_OUT_MAX = 4096  # launches that were not recorded, each of which is counted once
 QUEUE_MAX, QUEUE_BYTES_MAX = 256, 64 << 20
 FOLDER_S, LAST_S = 10.0, 0.5  # at the program's end, for the folder, and then for the server
@@ -452,19 +453,33 @@ def _patch_compiling(recorder: Recorder, holder: str, name: str, is_new: bool, m
 # Functions without an autotuner, by name.
 
 def _watch(jit, recorder: Recorder) -> None:
-    """Replaces run() of this one function."""
+    """Replaces run() of this one function. One whose config comes from a table has constexprs in
+    capitals, and another key for each shape: of its numbers the first values are told apart too,
+    then powers of two."""
     if "run" in vars(jit):
         return
     run, names = jit.run, [parameter.name for parameter in jit.params]
     constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
-    seen = set()
+    is_of_table = any(len(name) > 1 and name.isupper() for name in constexprs)
+    seen: set[str] = set()
+    values: dict[str, set[int]] = {name: set() for name in names}
+
+    def told_apart(name: str, value):
+        if name in constexprs:
+            return str(value)
+        if not is_of_table or type(value) is not int or name not in values:
+            return specialised(value)
+        known = values[name]
+        if len(known) < VALUES_MAX:
+            known.add(value)
+        return value if value in known else [*specialised(value), value.bit_length()]
 
     @functools.wraps(run)
     def watched(*args, **kwargs):
         with _losing("capturing a launch"):
-            key = str([specialised(value) for value in args] +
-                      [(name, str(value) if name in constexprs else specialised(value))
-                       for name, value in kwargs.items() if name != "grid"])
+            key = str([told_apart(name, value) for name, value in zip(names, args)] +
+                      [(name, told_apart(name, value)) for name, value in kwargs.items()
+                       if name != "grid"])
             if key not in seen and len(seen) < KEYS_MAX and not is_capturing():
                 seen.add(key)
                 if not frames.is_tuned():

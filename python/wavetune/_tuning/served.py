@@ -35,7 +35,9 @@ class _Asking:
         self.client, self.functions, self.launches = client, functions, launches
         self.may_tune = True
         self.wanted: dict[str, set[Any]] = collections.defaultdict(set)  # by closure
+        self.names: dict[str, set[Any]] = collections.defaultdict(set)  # of the keys' members
         for one in launches:
+            self.names[one["closure"]].add(frozenset(one["key_names"]))
             key = canonical(dict(zip(one["key_names"], one["key_values"])))
             self.wanted[one["closure"]].add(
                 (key, str(one["environment"].get("arch", "")), str(one["triton"])))
@@ -77,8 +79,11 @@ class _Asking:
         return found
 
     def _is_wanted(self, closure: str, launch: Fields) -> bool:
+        """Also where a builder gave it the key of an entry, in place of what was recorded."""
         own = canonical(launch["key"]), str(launch["arch"] or ""), str(launch["triton"])
-        return own in self.wanted[closure]
+        return own in self.wanted[closure] or \
+            frozenset(launch["key"]) not in self.names[closure] and \
+            own[1:] in {one[1:] for one in self.wanted[closure]}
 
     def is_open(self, one: Fields) -> bool:
         """Whether something goes on that needs nobody."""

@@ -5,6 +5,7 @@ end it prints a line of JSON.
     with keys of another kind
     host    launches that with tensors of the host                         fail    raises an
     exception
+    table   launches one without an autotuner, whose block is an argument
     wait    waits until what it launched is recorded, says so, and then for a signal
     child   starts a process that stays, and does not end at SIGTERM
 """
@@ -54,6 +55,9 @@ for word in sys.argv[1:]:
         launch(ops.Keyed.fake_add, 1000, 1e-6)
     elif word == "host":
         launch(ops.fake_add, 512, device="cpu")
+    elif word == "table":
+        ops.Table.fake_add.run(standin.Tensor("float32", 64), standin.Tensor("float32", 64), 64, BLOCK=64,
+                               num_warps=1, grid=(1, ), warmup=True)
     elif word == "wait":
         wait()
     elif word == "child":

@@ -26,6 +26,12 @@ class Plain:
         add(y, x, n, 64)
 
 
+class Table:
+    @triton.jit
+    def fake_add(y, x, n: tl.int64, BLOCK: tl.constexpr):
+        add(y, x, n, BLOCK)
+
+
 class Keyed:
     @triton.autotune(configs=[triton.Config({}, num_warps=warps, num_stages=2) for warps in (1, 2)],
                      key=["n", "ratio", "name", "layout", "other"])

@@ -1,8 +1,9 @@
 """Captured launches of functions whose configs a program takes from a table, not from an autotuner.
 
 With an entry (_pack/entries.py) the launch's arguments give the key, its config members are
-dropped, and what is built is the entry's kernel with its space. Without one, a launch whose arguments
-look like config members is refused: a job of the one config that it had would tune nothing.
+dropped, and what is built is the entry's kernel with its space. Without one, a launch whose
+arguments look like config members is refused: a job of the one config that it had would tune
+nothing.
 """
 
 from __future__ import annotations

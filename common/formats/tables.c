@@ -373,9 +373,10 @@ static void table_write(struct rendering *rendering, struct row *rows, size_t n)
   cleanup_free int64_t *numbers = xcalloc(n + 1, sizeof *numbers);
   size_t n_written = 0, n_imported = 0, size;
   if (table_kind_of_path(rendering->family, path) != kind) {
+    struct error why;
+    error_set(&why, "no program reads a table named %.200s", path);
     for (size_t i = 0; i < n; i++)
-      cache_files_skip(rendering->files, rows[i].kernel, rows[i].winner,
-                       "no reader's table has such a name");
+      cache_files_skip(rendering->files, rows[i].kernel, rows[i].winner, why.message);
     return;
   }
 

@@ -80,7 +80,9 @@ static bool rows_read(const struct reading *reading, const json_t *json,
     bool is_bound = member->value == TABLE_BOUND;
     if (table_row_number(member, name) < 0)
       return is_bound
-                 ? error_at(error, at, "a row must be M_LEQ_ or M_GEQ_ and a number, or any")
+                 ? error_at(error, at,
+                            "a row must be M_LEQ_ or M_GEQ_ and a number, small_M, medium_M, "
+                            "large_M or any")
                  : error_at(error, at, "a row must be a number %s, 1 to 999999999", member->name);
     json_put(reading->row, member->name,
              is_bound ? json_string(name) : json_integer(strtoll(name, NULL, 10)));

@@ -68,8 +68,9 @@ static bool buffer_take(struct argument *argument, const struct passed *passed,
   if ((int)passed->access < 0)
     return error_at(error, "/access", "a buffer must state its access");
   if (passed->fill.kind == FILL_ROUTED)
-    return error_at(error, "/fill/routed",
-                    "a case has the tokens as they were routed, a blob of their bytes");
+    return error_at(
+        error, "/fill/routed",
+        "a case cannot state how tokens are routed: give the bytes that were passed as a blob");
   argument->access = passed->access == PASSED_READ ? ACCESS_READ : ACCESS_READWRITE;
   argument->fill = passed->fill;
   bool is_computed = argument->reference_entry != NULL;

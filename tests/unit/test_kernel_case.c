@@ -188,7 +188,7 @@ Test(kernel_case, wrong_cases_are_refused) {
        "/arguments/lengths/fill/constant", "integers from"},
       {"\"lengths\": {\"elements\": 4, \"access\": \"read\", \"fill\": {\"routed\": {\"what\": "
        "\"count\", \"tokens\": 1, \"top_k\": 1, \"experts\": 1, \"block\": 1}}}",
-       "/arguments/lengths/fill/routed", "a blob of their bytes"},
+       "/arguments/lengths/fill/routed", "give the bytes that were passed"},
       {"\"n\": {\"elements\": 4}", "/arguments/n", "nothing else"},
       {"\"n\": {}", "/arguments/n/value", "must state its value"},
       {"\"n\": {\"value\": 0.5}", "/arguments/n/value", "no value of int32"},

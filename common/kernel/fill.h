@@ -20,13 +20,14 @@
  *    "tokens": "M", "top_k": 2, "experts": "E", "block": "BLOCK_SIZE_M",
  *    "by_row": "M * top_k * 4 <= E",    optional: each row has a block to itself, in order
  *    "skew": 1.0}                       optional: 0 (uniform) to 8
- * Each token goes to top_k different experts, which makes tokens * top_k rows; row token * top_k +
- * j is its j-th. The ids are the rows by expert, rising within one; those of an expert are padded
- * to a multiple of `block` by the number of rows, which is no id. Blocks behind the last one have
- * the expert -1, ids there the padding. The expert of rank k (from 1) is drawn with a weight of
- * k^-skew; which expert has which rank is random. Arguments of one kernel that state the same
- * numbers describe the same routing. All members but "what" and "skew" are expressions over the key
- * and the argument's "segments" (common/kernel/segments.h). Routing as it was recorded is a blob.
+ * Each token goes to top_k different experts, which makes tokens * top_k rows, at most 2^26; row
+ * token * top_k + j is its j-th. The ids are the rows by expert, rising within one; those of an
+ * expert are padded to a multiple of `block` by the number of rows, which is no id. Blocks behind
+ * the last one have the expert -1, ids there the padding. The expert of rank k (from 1) is drawn
+ * with a weight of k^-skew; which expert has which rank is random. Arguments of one kernel that
+ * state the same numbers describe the same routing. All members but "what" and "skew" are
+ * expressions over the key and the argument's "segments" (common/kernel/segments.h). Routing as it
+ * was recorded is a blob.
  *
  * Memory: a fill owns its expressions and borrows the bytes of its blob. Threads: pure functions.
  */

@@ -171,8 +171,8 @@ must_check bool kernel_space_is_plain(const struct kernel *kernel, const struct 
 must_check bool facts_scope_add(const struct space_facts *facts, struct scope *scope,
                                 struct error *error);
 
-/* The number of elements of a buffer, at most 2^40; of one with segments, `scope` has the member.
- */
+#define ELEMENTS_MAX ((int64_t)1 << 40) /* of a buffer */
+/* The number of elements of a buffer; of one with segments, `scope` has the member. */
 must_check bool argument_elements(const struct argument *argument, const struct scope *scope,
                                   int64_t *ret_elements, struct error *error);
 

@@ -4,8 +4,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-#define ELEMENTS_MAX ((int64_t)1 << 40)
-
 /* One argument of a case. */
 struct passed {
   int64_t elements, before, after, row;

@@ -1,7 +1,6 @@
 /* A manifest's expressions with the values of a key and of a config. */
 #include "common/kernel/segments.h"
 
-#define ELEMENTS_MAX ((int64_t)1 << 40)
 #define OCCUPANCY_MAX 64 /* more workgroups than a compute unit of any target holds */
 
 bool facts_scope_add(const struct space_facts *facts, struct scope *scope, struct error *error) {

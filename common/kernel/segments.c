@@ -1,8 +1,6 @@
 /* Segments of buffers, evaluated. */
 #include "common/kernel/segments.h"
 
-#define ELEMENTS_MAX ((int64_t)1 << 40)
-
 /* Adds the distinct values of the argument's member, in the order of the space. */
 static bool values_find(const struct argument *argument, const struct space *space,
                         struct segments *segments, struct error *error) {

@@ -279,6 +279,9 @@ bool table_config_map(const struct table_mapping *mapping, const json_t *config,
     if (!found || (!own && !json_equal(found, value)))
       return error_set(error, "the config's %.60s is not what the exports of %s state", from,
                        mapping->kernel->name);
+    const json_t *before = json_object_get(mapped, to);
+    if (before && !json_equal(before, found))
+      return error_set(error, "the config's %.60s would have two values", to);
     if (to)
       json_object_set(mapped, to, found);
     if (from)

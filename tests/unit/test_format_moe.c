@@ -361,7 +361,14 @@ Test(format_moe, an_import_for_a_kernel_must_be_its_table) {
   cr_expect_neq(strstr(error.message, "cannot be inverted"), NULL, "%s", error.message);
   cr_expect_not(read_registered(MANIFEST("vllm-moe", "{\"E\":\"n\",\"N\":\"n\",\"M\":\"tokens\"}"),
                                 MI300X ".json", TABLE("16"), &imported));
-  cr_expect_neq(strstr(error.message, "would have two values"), NULL, "%s", error.message);
+  cr_expect_neq(strstr(error.message, "the key's n would have two values"), NULL, "%s",
+                error.message);
+  cr_expect_not(read_registered(
+      MANIFEST("vllm-moe", "{\"E\":\"experts\",\"N\":\"n\",\"M\":\"tokens\",\"config\":{"
+                           "\"BLOCK_SIZE_M\":\"B\",\"BLOCK_SIZE_N\":\"B\"}}"),
+      MI300X ".json", TABLE("16"), &imported));
+  cr_expect_neq(strstr(error.message, "the config's B would have two values"), NULL, "%s",
+                error.message);
   cr_expect_not(read_registered(MANIFEST("vllm-moe", "{\"E\":8,\"N\":\"n\",\"M\":\"tokens\"}"),
                                 MI300X ".json", TABLE("16"), &imported));
   cr_expect_neq(strstr(error.message, "do not give the key's experts"), NULL, "%s", error.message);

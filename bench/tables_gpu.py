@@ -16,6 +16,7 @@ call; --space has a space in place of the entry's. --family none: the comparison
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import random
@@ -158,8 +159,9 @@ def gains(table, site, build, jobs, gpu, scratch, device):
         elif wanted:
             few = table.with_configs(pathlib.Path(scratch, f"few-{table.place.name}-{i}"), [config, wanted])
             try:
-                row["over_shipped"] = 1 + tuning.oracle(few, scratch, build, device, [key], 60, 3).regret(0, 1)
-            except SystemExit as error:  # the table's config is not one of the space
+                ratio = 1 + tuning.oracle(few, scratch, build, device, [key], 60, 3).regret(0, 1)
+                row["over_shipped"] = ratio if math.isfinite(ratio) else None  # it is not in the build
+            except SystemExit as error:
                 row["shipped_error"] = str(error)
         rows.append(row)
     return rows
@@ -179,7 +181,7 @@ def print_rows(rows):
     print(f"ratio: {len(good)} of {len(rows)} keys; the default's time over the winner's: geometric mean "
           f"{tuning.geometric_mean(over):.2f}x, median {statistics.median(over):.2f}, most {max(over):.2f}" + (
               f"; the table's: {tuning.geometric_mean(beside):.2f}x, most {max(beside):.2f} ({len(beside)} keys)" if beside else
-              "; the package has no table for these shapes and this GPU"), flush=True)
+              "; the package has no table for these shapes and this GPU, or none whose configs were packed"), flush=True)
 
 
 def ordinal_of(space, config):

@@ -5,8 +5,16 @@
 /* Sorted by name. */
 #define FORMATS(X)                                                                                 \
   X(aiter_triton)                                                                                  \
-  X(choices) X(dejavu) X(inductor) X(json) X(sglang_moe) X(sglang_w8a8) X(triton) X(tunableop)     \
-      X(vllm_moe) X(vllm_w8a8)
+  X(choices)                                                                                       \
+  X(dejavu)                                                                                        \
+  X(inductor)                                                                                      \
+  X(json)                                                                                          \
+  X(sglang_moe)                                                                                    \
+  X(sglang_w8a8)                                                                                   \
+  X(triton)                                                                                        \
+  X(tunableop)                                                                                     \
+  X(vllm_moe)                                                                                      \
+  X(vllm_w8a8)
 
 #define X(name) extern const struct cache_format format_##name;
 FORMATS(X)

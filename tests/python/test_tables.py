@@ -317,9 +317,9 @@ def test_without_the_variables_nothing_is_touched(world):
     text = f"import {FP8} as m\nprint(json.dumps([hasattr(m.get_w8a8_block_fp8_configs, 'is_of_wavetune'), sorted(" \
         "name for name in sys.modules if name.startswith('wavetune'))]))"
     assert world.ask(text, WAVETUNE_TABLES="") == [[False, ["wavetune", "wavetune.entry"]]]
-    text = f"import {FP8} as m\nprint(json.dumps([hasattr(m.get_w8a8_block_fp8_configs, 'is_of_wavetune'), " \
-        "hasattr(m.w8a8_triton_block_scaled_mm, 'is_of_wavetune')]))"
-    assert world.ask(text) == [[True, False]], "without a server no launch is watched"
+    text = f"import {FP8} as m, triton.runtime.autotuner as tuner\nprint(json.dumps([hasattr(one, 'is_of_wavetune') for one in (" \
+        "m.get_w8a8_block_fp8_configs, m.w8a8_triton_block_scaled_mm, tuner.Autotuner.__init__)]))"
+    assert world.ask(text) == [[True, False, False]], "without a server no launch is watched, and autotuners are left alone"
 
 
 # AITER
@@ -355,6 +355,14 @@ for M in (1, 1, 3, 4, 5, 5, 100, 4096):
     world.ask(text, server)
     assert items(server) == [("block_fp8/vllm_fnuz", {"M": m, "N": 7168, "K": 2048}) for m in (1, 4, 128, 4096)]
     assert server.missed[0]["environment"] == HERE
+
+
+def test_a_release_of_the_package_that_launches_elsewhere_gets_tables_and_reports_none(world, server):
+    path = world.site / (FP8.replace(".", "/") + ".py")
+    path.write_text(path.read_text().replace("def w8a8_triton_block_scaled_mm", "def w8a8_mm"))
+    world.export("vllm-w8a8", {W8A8.format(7168, 2048): {"16": row(16)}})
+    assert world.ask(of_w8a8(), server) == [{"16": row(16)}] and items(server) == []
+    assert len(world.said("w8a8_block_fp8_matmul: misses of its tables are not reported")) == 1
 
 
 def test_a_row_that_is_far_from_m_is_reported_and_a_near_one_is_not(world, server):

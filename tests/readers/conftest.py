@@ -33,9 +33,10 @@ def server(postgres, tmp_path_factory):
 
 
 def node():
-    """Where `fetch` finds a node of MI300X: gfx942, 304 compute units and SPX/NPS1, ROCm 6.4.1."""
+    """Where `fetch` finds a node of MI300X: gfx942, 304 compute units and SPX/NPS1, ROCm 6.4.1. It prints
+    HIP_FORCE_DEV_KERNARG where that is not set."""
     kfd = harness.DATA / "kfd"
-    return {"WAVETUNE_KFD_TOPOLOGY": str(kfd / "mi300x_spx"), "WAVETUNE_PCI_DEVICES": str(kfd / "pci"),
+    return {"HIP_FORCE_DEV_KERNARG": "1", "WAVETUNE_KFD_TOPOLOGY": str(kfd / "mi300x_spx"), "WAVETUNE_PCI_DEVICES": str(kfd / "pci"),
             "ROCM_PATH": str(kfd / "rocm"), "WAVETUNE_AMDGPU_IDS": str(kfd / "amdgpu.ids")}
 
 

@@ -1,12 +1,14 @@
 """vLLM and SGLang find, with their own code, tables in $WAVETUNE_TABLES that they otherwise read from a path in their package; the
 wheel is loaded by their own loaders of plug-ins."""
 
+import hashlib
 import importlib.util
 import json
 import pathlib
 
+import harness
 import pytest
-from conftest import ENVIRONMENT, fetch, read
+from conftest import ENVIRONMENT, ROOT, fetch, read
 from harness import wavetune
 
 if importlib.util.find_spec("vllm") is None or importlib.util.find_spec("sglang") is None:
@@ -110,3 +112,22 @@ def test_what_fetch_brings_reaches_the_package(server, package, tmp_path):
     assert pathlib.Path(printed["WAVETUNE_TABLES"]).name == f"{package}-w8a8"
     (found,) = read(package, [["get_w8a8_block_fp8_configs", [*MISSING, 128, 128]]], {**variables(tmp_path), **printed})
     assert found == table
+
+
+@pytest.mark.parametrize("package", BLOCKS)
+def test_rows_that_the_package_lacks_become_demand(server, package, tmp_path):
+    source = b'extern "C" __global__ void f(float *c, long long m, long long n, long long k) {}'
+    digest = "sha256:" + hashlib.sha256(source).hexdigest()
+    assert server.request("PUT", f"/v1/blobs/{digest}", source).status in (200, 201)
+    arguments = [{"name": "c", "dtype": "float32", "shape": ["M", "N"], "access": "write"},
+                 *({"name": name.lower(), "dtype": "int64", "value": name} for name in ("M", "N", "K"))]
+    answer = server.request("POST", "/v1/kernels", {
+        "name": f"block_fp8/{package}_fnuz", "language": "hip", "entry": "f", "sources": [{"path": "f.hip", "digest": digest}],
+        "launch": {"grid": ["1"], "block": ["64"]}, "key": ["M", "N", "K"], "arguments": arguments})
+    assert answer.status == 201, answer
+    own = {"WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": harness.make_token(server.database, f"of-{package}", "demand"), "PATIENT_S": "60",
+           "WAVETUNE_ENVIRONMENT": json.dumps(ENVIRONMENT), "PYTHONPATH": str(ROOT / "tests/python/tuned/patient")}
+    read(package, [["launch_w8a8", [m, *shape]] for shape in (MISSING, SHIPPED) for m in (5, 4, 100)], own)
+    wanted = [one for one in server.get("/v1/demand")["items"] if one["name"] == f"block_fp8/{package}_fnuz"]
+    assert sorted((one["key"]["M"], one["key"]["N"], one["key"]["K"], one["misses"]) for one in wanted) == [
+        (m, *MISSING, 1) for m in (4, 128)]

@@ -280,10 +280,10 @@ Test(kernel_folder, a_file_over_the_limit_is_refused) {
 
 #define ENTRY(more)                                                                                \
   SHARED                                                                                           \
-      ", \"launch\": {\"grid\": [\"n\"]}, \"versions\": {\"table\": {\"language\": \"triton\", "   \
-      "\"entry\": \"copy\", \"from\": {\"module\": \"package.ops\"}, \"captured\": {\"key\": "     \
-      "{}}, "                                                                                      \
-      "\"constexprs\": {}" more "}}}"
+  ", \"launch\": {\"grid\": [\"n\"]}, \"versions\": {\"table\": {\"language\": \"triton\", "       \
+  "\"entry\": \"copy\", \"from\": {\"module\": \"package.ops\"}, \"captured\": {\"key\": "         \
+  "{}}, "                                                                                          \
+  "\"constexprs\": {}" more "}}}"
 
 Test(kernel_folder, an_entry_is_described) {
   cleanup_kernel_folder struct kernel_folder *got = NULL;

@@ -1,8 +1,9 @@
 """Captured launches of functions whose configs a program takes from a table, not from an autotuner.
 
-With an entry (_pack/entries.py) the launch's arguments give the key, its config members are dropped,
-and what is built is the entry's kernel with the entry's space. Without one, a launch whose arguments
-look like config members is refused: a job of the one config that it had would tune nothing.
+With an entry (_pack/entries.py) the launch's arguments give the key, its config members are
+dropped, and what is built is the entry's kernel with its space. Without one, a launch whose
+arguments look like config members is refused: a job of the one config that it had would tune
+nothing.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def key_of(entry: Entry, launch: Launch) -> Json:
            for name in manifest["key"]}
     if "when" in captured and not _evaluated(captured["when"], scope, '"when"'):
         raise Unmatched(f"its condition does not hold: {captured['when']}")
-    known = {**key, "arch": launch.arch, **{name: scope[name] for name in entry.members if name in scope}}
+    members = {name: scope[name] for name in entry.members if name in scope}
+    known = {**key, "arch": launch.arch, **members}
 
     stated: Json = dict(manifest.get("defines", {}))
     for argument in manifest["arguments"]:
@@ -85,7 +87,8 @@ def key_of(entry: Entry, launch: Launch) -> Json:
             continue  # what the function does not read then, as its constexprs say
         elif own.get("kind") != "tensor" or own["dtype"] != argument["dtype"]:
             found = own.get("dtype") or own.get("kind", "not there")
-            raise Unmatched(f"{name} is {found} in the launch, and {argument['dtype']} by the entry")
+            raise Unmatched(f"{name} is {found} in the launch, and {argument['dtype']} by the "
+                            "entry")
     for name, text in stated.items():
         if isinstance(scope.get(name), float) or not expression(str(text)).names <= set(known):
             continue  # no expression is one, or it follows from the config
@@ -113,7 +116,8 @@ def config_members(launch: Launch) -> list[str]:
 
 
 def why_no_space(function: Function, launch: Launch, near: str = "") -> str | None:
-    """A sentence where nothing says which configs a launch could have. `near`: why no entry fits."""
+    """A sentence where nothing says which configs a launch could have. `near`: why no entry
+    fits."""
     members = config_members(launch) if function.autotune is None else []
     if not members:
         return None

@@ -3,9 +3,9 @@ them (docs/capture.md).
 
 In the program's threads: on an autotuner's miss, when Triton makes another specialisation of a key,
 and at the first launch of each specialisation (_watch) of the functions that
-$WAVETUNE_CAPTURE_FUNCTIONS names, the launch becomes a document (launch.py). In the recorder's own thread: texts are collected
-(texts.py), contents are classed (contents.py), documents are written to the folder
-$WAVETUNE_CAPTURE_TO, which several processes may share, and posted to the server.
+$WAVETUNE_CAPTURE_FUNCTIONS names, the launch becomes a document (launch.py). In the recorder's own
+thread: texts are collected (texts.py), contents are classed (contents.py), documents are written to
+the folder $WAVETUNE_CAPTURE_TO, which several processes may share, and posted to the server.
 
 Nothing is raised into the program; what is not recorded is counted and logged. Nothing happens
 while a stream is captured.

@@ -179,9 +179,8 @@ class Plugins:
             if lookup is None:
                 self._patch_aiter(module)
                 return
-            if not self._replace(module, lookup, (lookup.function,), self._answering):
-                return
-            if self.program.sender is not None:
+            if self._replace(module, lookup, (lookup.function,), self._answering) and \
+                    self.program.sender is not None:
                 self._replace(module, lookup, lookup.launchers, self._watching)
 
     def _replace(self, module: Any, lookup: Lookup, names: Sequence[str],
@@ -189,7 +188,9 @@ class Plugins:
         """Wraps the first function that is there, below its cache, where it has one."""
         name = next((name for name in names if hasattr(module, name)), None)
         if name is None:
-            log(f"{module.__name__} has no {' or '.join(names)}: its tables are left alone")
+            of = "misses of its tables are not reported" if names is lookup.launchers else \
+                "its tables are left alone"
+            log(f"{module.__name__} has no {' or '.join(names)}: {of}")
             return False
         function = getattr(module, name)
         if not is_wrapped(function):

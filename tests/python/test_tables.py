@@ -264,6 +264,9 @@ def test_a_table_of_a_whole_gpu_is_not_for_a_part_of_one(world):
     part = json.dumps({**HERE, "partition": "CPX/NPS4", "compute_units": 38})
     assert world.ask(of_w8a8(), WAVETUNE_ENVIRONMENT=part) == [None]
     assert world.said("they are for a whole GPU, and the partition here is CPX/NPS4")
+    for member, words in (("partition", "the partition here is not known"), ("arch", "measured on arch gfx942, which is not known here")):
+        unknown = {name: value for name, value in HERE.items() if name != member}
+        assert world.ask(of_w8a8(), WAVETUNE_ENVIRONMENT=json.dumps(unknown)) == [None] and world.said(words)
 
 
 def test_a_switch_that_is_not_as_it_was_is_named(world):

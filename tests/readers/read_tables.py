@@ -78,7 +78,9 @@ def sglang():
     from sglang.srt.layers.moe.moe_runner.triton_utils import fused_moe_triton_config as moe
     from sglang.srt.runtime_context import get_context
     from sglang.srt.server_args import ServerArgs
-    get_context().set_server_args(ServerArgs(model_path="none", device="cpu"))
+    own = ServerArgs(model_path="none", device="cpu")
+    own.enable_deterministic_inference = bool(os.environ.get("TEST_DETERMINISTIC"))
+    get_context().set_server_args(own)
     mi300x.for_torch()
     load_plugins()
     return {"launch_w8a8": launched(fp8, "w8a8_block_fp8_matmul_triton", "_w8a8_block_fp8_matmul"),

@@ -94,6 +94,16 @@ def test_tables_of_experts_and_of_mambas_state_update_are_merged_row_by_row(tmp_
     assert as_read(alone) == {1: config(64)} and none is None
 
 
+@pytest.mark.parametrize("package, variable", [("vllm", "VLLM_BATCH_INVARIANT"), ("sglang", "TEST_DETERMINISTIC")])
+def test_a_server_whose_results_must_not_depend_on_the_batch_gets_no_table(package, variable, tmp_path):
+    import triton
+    version = "" if package == "vllm" else f"configs/triton_{triton.__version__.replace('.', '_')}/"
+    write(tmp_path / f"{package}-moe", {f"{version}E=8,N=384,{DEVICE}.json": {"1": config(64)}})
+    ask = [["get_moe_configs", [8, 384, None]]]
+    assert read(package, ask, variables(tmp_path)) == [{"1": config(64)}]
+    assert read(package, ask, variables(tmp_path, **{variable: "1"})) == [None]
+
+
 @pytest.mark.parametrize("package", BLOCKS)
 def test_tables_of_another_gpu_are_not_given_to_the_package(package, tmp_path):
     write(tmp_path / f"{package}-w8a8", {w8a8(package, *MISSING): {"1": config(16)}}, {**ENVIRONMENT, "gpu": "AMD Instinct MI325X"})

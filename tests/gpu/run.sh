@@ -3,7 +3,7 @@
 #
 #   tests/gpu/run.sh [PART…]              parts: device tune triton isolation leftovers yield deployment multi overhead;
 #                                         default: all, in this order; and captured, which is the end of triton
-#   tests/gpu/run.sh --emulated [PART…]   on an emulated AMD GPU (docs/hardware.md): device and isolation, which ask whether
+#   tests/gpu/run.sh --emulated [PART…]   on an emulated AMD GPU (tests/README.md): device and isolation, which ask whether
 #                                         results are right; no other part, and no time in what is written means anything
 #
 # On NVIDIA GPUs HIP's back end runs too, over the shim of tests/hip_shim. Where there is no CUDA device, the devices of a HIP
@@ -111,7 +111,7 @@ if [ "${gpus:-0}" -lt 1 ]; then
   cat "$OUT/probe-first.log"
   compare absent "$OUT/probe-first.json"
   if [ -n "$emulated" ]; then
-    echo "there is no HIP device here; start this under the emulator (docs/hardware.md)"
+    echo "there is no HIP device here; start this under the emulator (tests/README.md)"
   else
     echo "there is no CUDA device here, and no HIP device"
   fi

@@ -7,8 +7,8 @@ site needs no network: search works from files too. A link to a file of the sour
 project = "wavetune"
 extensions = ["myst_parser"]
 root_doc = "docs/site/index"
-include_patterns = [root_doc + ".rst", "*.md", "docs/*.md", "docs/reference/*.md", "bench/README.md", "kernels/README.md", "python/README.md",
-                    "tests/*.md"]
+include_patterns = [root_doc + ".rst", "*.md", "docs/*.md", "docs/reference/*.md", "bench/README.md", "kernels/README.md", "kernels/tables/README.md",
+                    "kernels/tables/*/README.md", "python/README.md", "tests/*.md"]
 myst_heading_anchors = 4
 html_theme = "furo"
 html_title = "wavetune"

@@ -260,7 +260,7 @@ def family_run(run, family, environment, gpu):
 
 
 def cold(arguments, scratch):
-    """One key from nothing, on all cores: packing and tuning, and vLLM's tuner as it stands, which compiles in its loop."""
+    """One key from nothing, on all cores: packing and tuning, and vLLM's unchanged tuner, which compiles in its loop."""
     table = Table("block_fp8", pathlib.Path(scratch, "cold"), [{"M": 64, "N": 7168, "K": 8192}])
     begin = time.monotonic()
     build, packed = table.pack(argparse.Namespace(**{**vars(arguments), "space": arguments.cold_space}), table.place.parent)

@@ -2,8 +2,8 @@
 
     vllm_tuner.py TUNER.py FOLDER KEYS.jsonl [--warm PROCESSES]
 
-TUNER.py is vLLM's benchmarks/kernels/benchmark_w8a8_block_fp8.py as it stands; its search and its timing are called, on the function
-of FOLDER (a kernel folder that `python3 -m wavetune pack --package-root` wrote) and exactly the space's valid configs for this GPU.
+TUNER.py is vLLM's benchmarks/kernels/benchmark_w8a8_block_fp8.py, unchanged; this calls its search and its timing on the function of
+FOLDER (a kernel folder that `python3 -m wavetune pack --package-root` wrote) and exactly the space's valid configs for this GPU.
 Of vLLM itself only what the file imports is stood in for: the function, the platform's name, the parser. With --warm the configs are
 compiled by that many processes first, and each key's are launched once before it is timed, so that only measuring is timed. A line:
 {"key", "seconds", "config"}.

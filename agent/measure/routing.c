@@ -29,7 +29,7 @@ static struct ranks ranks_make(const struct routing *routing, struct rng *rng) {
   return ranks;
 }
 
-/* The rank in which `at` lies, which is below the sum of all weights. */
+/* The rank whose share of the weights contains `at`, a number below their sum. */
 static int64_t rank_at(const struct ranks *ranks, uint64_t at) {
   int64_t low = 0, high = ranks->n - 1;
   while (low < high) {

@@ -57,7 +57,7 @@ struct cache_files {
   size_t n_variables;
   struct cache_variable *variables;
   size_t n_notes;
-  char **notes;                    /* sentences about the files, for whoever uses them */
+  char **notes;                    /* sentences for the users of the files */
   unsigned file_mode, folder_mode; /* permission bits; 0: 0644 and 0755 */
   json_t *by_path;                 /* the indices of the files that cache_files_add_once added */
 };

@@ -186,7 +186,7 @@ static bool take_module(struct kernel_folder *folder, json_t *manifest, struct e
       !json_get_string(from, "/from", "module", JSON_REQUIRED, &module, error))
     return false;
   if (json_object_get(manifest, "sources"))
-    return error_at(error, "/sources", "\"from\" stands in place of \"sources\"; leave one");
+    return error_at(error, "/sources", "has both \"from\" and \"sources\": remove one");
 
   folder->module = xstrdup(module);
   json_object_del(manifest, "from");

@@ -321,7 +321,7 @@ def test_an_entry_that_was_made_of_a_launch_is_built_with_its_own_config(recorde
 @pytest.mark.parametrize("change, why", [
     (lambda version: version.pop("from"), '"sources" is missing'),
     (lambda version: version.update({"from": {}}), 'states its function as "entry"'),
-    (lambda version: version.update(sources=["a.py"]), '"from" stands in place of "sources"')])
+    (lambda version: version.update(sources=["a.py"]), 'has both "from" and "sources"')])
 def test_what_is_wrong_with_an_entry_is_refused(world, tmp_path, change, why):
     folder = write(tmp_path / "tables", {"kernel.json": ENTRY, "add.space.json": SPACE, "reference.c": ""})
     edit(folder, "kernel.json", lambda document: change(document["versions"]["vllm"]))

@@ -299,7 +299,7 @@ Test(kernel_folder, an_entry_is_described) {
 Test(kernel_folder, an_entry_has_no_source_and_is_refused_with_what_makes_one) {
   assert_refused(ENTRY(""), "its function is in package.ops: make its kernel folder with "
                             "`python3 -m wavetune pack /tmp/");
-  assert_refused(ENTRY(", \"sources\": [\"plain.c\"]"), "\"from\" stands in place of \"sources\"");
+  assert_refused(ENTRY(", \"sources\": [\"plain.c\"]"), "has both \"from\" and \"sources\"");
 }
 
 Test(kernel_folder, only_an_entry_says_which_launches_are_its) {

@@ -137,7 +137,7 @@ def load_entry(place: str) -> Entry | None:
         raise PackError(f'{where}: an entry states its function as "entry" and its module as '
                         '"from": {"module": "package.module"}')
     if "sources" in version:
-        raise PackError(f'{where}: "from" stands in place of "sources"; leave one')
+        raise PackError(f'{where}: has both "from" and "sources": remove one')
     version = with_arguments(document, version, where)
     reference = {**document, **version}.get("reference") or {}
     paths = [version.get("space", "space.json"), *filter(None, [reference.get("source")])]
